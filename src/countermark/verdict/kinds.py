@@ -1,0 +1,377 @@
+"""The closed sums of reconciliation: blockers, reasons why a run has not converged yet, notes, and verdicts."""
+
+from dataclasses import InitVar, dataclass
+from typing import Final, Literal, final
+
+from countermark.evidence.cut import OutOfOrder, Stage, Unobserved
+from countermark.run.attempts import AttemptKey
+from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointDefect
+from countermark.values import NonEmpty, Sha256
+
+CANDIDATE_SEAL: Final = object()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ContradictoryTerminals:
+    """Terminals of one attempt disagree; each ``source: outcome`` is kept."""
+
+    attempt: AttemptKey
+    sources: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LiveProcessAfterTerminal:
+    """A process of the attempt lives although its terminal had been read before."""
+
+    attempt: AttemptKey
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeveralLiveProcesses:
+    """Two or more executions of one attempt live at once."""
+
+    attempt: AttemptKey
+    executions: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeveralExecutions:
+    """One attempt was started more than once, though not all of its executions live."""
+
+    attempt: AttemptKey
+    executions: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SuccessWithoutOutput:
+    """The attempt says success, and the output place, read afterwards, is empty."""
+
+    attempt: AttemptKey
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeveralOutputs:
+    """One attempt has outputs with different digests."""
+
+    attempt: AttemptKey
+    digests: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EffectiveManifestDiverges:
+    """What ran is not what was asked for; each coordinate is named as ``coordinate: desired → found (source)``."""
+
+    attempt: AttemptKey
+    coordinates: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AttemptWithoutExecutionClaim:
+    """The attempt is in the graph and nobody claimed it: a defect in control, never a reason to launch."""
+
+    attempt: AttemptKey
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EvidenceOnRefusedDispatch:
+    """The launcher said that it started nothing, and the named stages show traces of the attempt."""
+
+    attempt: AttemptKey
+    stages: tuple[Stage, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SharedLocation:
+    """Several attempts wrote one place."""
+
+    path: str
+    attempts: tuple[AttemptKey, ...]
+
+
+Blocker = (
+    ContradictoryTerminals
+    | LiveProcessAfterTerminal
+    | SeveralLiveProcesses
+    | SeveralExecutions
+    | SuccessWithoutOutput
+    | SeveralOutputs
+    | EffectiveManifestDiverges
+    | AttemptWithoutExecutionClaim
+    | EvidenceOnRefusedDispatch
+    | SharedLocation
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NothingAttempted:
+    """The run has no attempt."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoTerminal:
+    """The attempt has not ended, as far as anybody recorded."""
+
+    attempt: AttemptKey
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoSuccess:
+    """The attempt ended otherwise (``outcome``)."""
+
+    attempt: AttemptKey
+    outcome: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoOutputRead:
+    """No output of the successful attempt was read back."""
+
+    attempt: AttemptKey
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CoordinatesUnread:
+    """Nobody could read these coordinates of what ran (``coordinate: reason``)."""
+
+    attempt: AttemptKey
+    coordinates: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AxisNotAttempted:
+    """Nobody looked at a source of this stage."""
+
+    stage: Stage
+    source: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AxisRefused:
+    """A source of this stage gave no reading."""
+
+    stage: Stage
+    source: str
+    reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OrderMissing:
+    """``rule`` would be concluded for the attempt, and this read order, which licenses it, was not there."""
+
+    attempt: AttemptKey
+    rule: Literal["SuccessWithoutOutput", "LiveProcessAfterTerminal", "Lost"]
+    earlier: Stage
+    later: Stage
+    answer: OutOfOrder | Unobserved
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GraceRunning:
+    """Dispatched, nothing seen, and the grace since dispatch has not passed between the stored receipts (milliseconds)."""
+
+    attempt: AttemptKey
+    waited_ms: int
+    grace_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointNotAdmitted:
+    """A checkpoint was seen that cannot be resumed from, with all its defects."""
+
+    attempt: AttemptKey
+    step: int
+    path: str
+    defects: NonEmpty[CheckpointDefect]
+
+
+WhyNot = (
+    NothingAttempted
+    | NoTerminal
+    | NoSuccess
+    | NoOutputRead
+    | CoordinatesUnread
+    | AxisNotAttempted
+    | AxisRefused
+    | OrderMissing
+    | GraceRunning
+    | CheckpointNotAdmitted
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OrphanOutput:
+    """An output of an attempt without success: named, never a candidate."""
+
+    attempt: AttemptKey
+    path: str
+    digest: Sha256
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CompletionCandidate:
+    """One attempt, claimed, ended in success, with exactly one output and the desired manifest; minted by reconciliation alone."""
+
+    attempt: AttemptKey
+    output: Sha256
+    path: str
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        if seal is not CANDIDATE_SEAL:
+            raise ValueError("a completion candidate is minted by reconcile")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Conflicting facts about one attempt, each named; a person looks."""
+
+    blockers: NonEmpty[Blocker]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StopRequired:
+    """Cancelled or superseded attempts that still live."""
+
+    attempts: NonEmpty[AttemptKey]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Cancelled, and nothing of it lives."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """Attempts with a live process and no terminal."""
+
+    attempts: NonEmpty[AttemptKey]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ObservationRequired:
+    """Something that a conclusion needs was not observed: who mends it is told by which population it stands in."""
+
+    not_attempted: tuple[AxisNotAttempted, ...]
+    refused: tuple[AxisRefused, ...]
+    coordinates_unread: tuple[CoordinatesUnread, ...]
+    orders_missing: tuple[OrderMissing, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LaunchDispatchRequired:
+    """Committed claims that may be dispatched (again, where the launcher creates or gets)."""
+
+    attempts: NonEmpty[AttemptKey]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LaunchPending:
+    """Dispatched, or with an unknown outcome, and nothing seen yet: only look again."""
+
+    attempts: NonEmpty[AttemptKey]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Dispatched, grace passed, no process and then no terminal: a relaunch needs a new transition."""
+
+    attempts: NonEmpty[AttemptKey]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeveralCandidates:
+    """Two or more attempts completed; ``equal_weights`` says whether their outputs have one digest."""
+
+    candidates: NonEmpty[CompletionCandidate]
+    equal_weights: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Converged:
+    """Positive evidence of exactly one completion."""
+
+    candidate: CompletionCandidate
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResumeAvailable:
+    """Every attempt ended without success; the frontier attempt can be followed from any of these checkpoints, newest first."""
+
+    attempt: AttemptKey
+    checkpoints: NonEmpty[AdmittedCheckpoint]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RetryRequired:
+    """Every attempt ended without success and nothing can be resumed."""
+
+    attempts: NonEmpty[AttemptKey]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExecutionRequired:
+    """Nothing was attempted and nothing claimed, as a complete look at every axis shows."""
+
+
+#: In order of precedence: the first arm that applies is the verdict.
+Verdict = (
+    Blocked
+    | StopRequired
+    | Cancelled
+    | InProgress
+    | ObservationRequired
+    | LaunchDispatchRequired
+    | LaunchPending
+    | Lost
+    | SeveralCandidates
+    | Converged
+    | ResumeAvailable
+    | RetryRequired
+    | ExecutionRequired
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """A verdict with why the run has not converged yet, and what is worth naming beside it."""
+
+    verdict: Verdict
+    why_not: tuple[WhyNot, ...]
+    notes: tuple[OrphanOutput, ...]
