@@ -121,6 +121,10 @@ SAMPLES: Final[dict[str, tuple[tuple[tuple[str, list[int]], ...], str]]] = {
         ),
         "subprocess.run(['ls'], shell=False)\ntorch.load(p, weights_only=True)\nyaml.safe_load(t)\nmodel.eval()\n",
     ),
+    "no coercing library": (
+        (("import pydantic\nfrom pydantic.fields import Field\ndef f():\n    import pydantic as p\n", [1, 2, 4]),),
+        "import msgspec\nfrom . import pydantic\n",
+    ),
     "super in slots": (
         (("@final\n@dataclass(frozen=True, slots=True)\nclass A(B):\n    def f(self):\n        return super().f()\n", [5]),),
         "@dataclass(slots=True)\nclass A(B):\n    def f(self):\n        return super(A, self).f()\nclass C(B):\n    x = super()\n",

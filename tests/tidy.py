@@ -214,6 +214,26 @@ def dangerous_calls(text: str) -> Findings:
     return tuple(found())
 
 
+def coercing_library(text: str) -> Findings:
+    """A validation library that converts where we refuse would be a second reader beside the values."""
+    return tuple(
+        Finding(_line(node), "pydantic is imported")
+        for node in _nodes(text)
+        if isinstance(node, ast.Import | ast.ImportFrom) and "pydantic" in {name.partition(".")[0] for name in _imported(node)}
+    )
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """The modules that an import statement names; none for a relative one."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=str(module), level=0):
+            yield module
+        case _:
+            return
+
+
 def _is_slotted(node: ast.ClassDef) -> bool:
     return any(
         isinstance(one, ast.Call) and _dotted(one.func).endswith("dataclass") and any(word.arg == "slots" for word in one.keywords)
@@ -247,15 +267,6 @@ _CLOCK_CALLS: Final = frozenset({"now", "utcnow", "today"})
 def impure_heart(text: str) -> Findings:
     """Clock, disk, chance and output in rooms whose every answer must be the same in a replay years later."""
 
-    def imported(node: ast.AST) -> Iterator[str]:
-        match node:
-            case ast.Import(names=names):
-                yield from (alias.name.partition(".")[0] for alias in names)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield module.partition(".")[0]
-            case _:
-                return
-
     in_hash = {
         call
         for node in _nodes(text)
@@ -266,7 +277,7 @@ def impure_heart(text: str) -> Findings:
 
     def found() -> Found:
         for node in _nodes(text):
-            for name in imported(node):
+            for name in (module.partition(".")[0] for module in _imported(node)):
                 if name != "countermark" and name not in HEART_IMPORTS:
                     yield Finding(_line(node), f"the heart imports {name}")
             if isinstance(node, ast.Call):
@@ -387,6 +398,7 @@ RULES: Final = (
     Rule("no stub", _source, stubs),
     Rule("ignores name their code", _python, bare_ignores),
     Rule("no dangerous call", _source, dangerous_calls),
+    Rule("no coercing library", _source, coercing_library),
     Rule("super in slots", _python, super_in_slots),
     Rule("no talk of making", lambda path: path not in NAMES_TOOLS, talk_of_making),
     Rule("no dangling document", _everything, dangling_documents),
