@@ -1,0 +1,1 @@
+"""Bytes from outside and the values that they stand for."""
