@@ -1,0 +1,276 @@
+"""Reading files that somebody else wrote: regular files only, bounded, and never a number of a file that changed meanwhile.
+
+Rules kept here:
+
+1. Only a regular file is opened. A pipe would block, a device would answer: both are refused by kind before they are opened, and once more
+   after, on the descriptor.
+2. A link is followed only where its target stays in a folder that the caller allows; a name is never a path.
+3. A file is the same before and after it was read (device, inode, size, both times), and every byte was there; else the answer is
+   ``FileChanged``, never a digest.
+4. Memory is one buffer of ``BUFFER_BYTES``, whatever the file's size; what is read as a whole has a bound that its caller names.
+5. What a disk answers is a value: an ``OSError`` leaves this module as ``FileUnreadable``.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias, final
+
+from countermark.values import Sha256
+
+BUFFER_BYTES: Final = 1 << 20
+
+#: Told how many bytes were read since the last call; it may raise to stop the reading.
+Progress: TypeAlias = Callable[[int], None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileAbsent:
+    """There is nothing under this name."""
+
+    file: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileNotRegular:
+    """Something else than a regular file stands there; ``kind`` is a phrase like "a pipe"."""
+
+    file: str
+    kind: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LinkLeavesFolder:
+    """A link whose target lies outside the folder."""
+
+    file: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileUnreadable:
+    """The system refused to read it; ``why`` is its own text."""
+
+    file: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileTooLarge:
+    """A file of this kind is read as a whole, and this one is larger than anything that it can be."""
+
+    file: str
+    bytes: int
+    bytes_max: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileChanged:
+    """The file changed while it was read: a writer is at work."""
+
+    file: str
+
+
+FileDefect = FileAbsent | FileNotRegular | LinkLeavesFolder | FileUnreadable | FileTooLarge | FileChanged
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells that a file is still the one that was looked at."""
+
+    device: int
+    inode: int
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Self:
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFLNK: "a link",
+}
+
+
+class ShortRead(Exception):
+    """Fewer bytes than the file had when it was opened: it is being changed."""
+
+
+@final
+class OpenFile:
+    """A regular file under its name, open for reading. Use it as a context manager."""
+
+    __slots__ = ("_buffer", "_descriptor", "name", "stamp")
+
+    def __init__(self, name: str, descriptor: int, stamp: Stamp) -> None:
+        self.name = name
+        self.stamp = stamp
+        self._descriptor = descriptor
+        self._buffer: memoryview | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._descriptor)
+
+    @property
+    def size(self) -> int:
+        return self.stamp.bytes
+
+    def read(self, begin: int, size: int) -> bytes:
+        """Exactly ``size`` bytes from ``begin``; raises ``ShortRead`` where the file has not so many, and ``OSError``."""
+        return b"".join(bytes(part) for part in self.parts(begin, begin + size))
+
+    def parts(self, begin: int, end: int) -> Iterator[memoryview]:
+        """The bytes from ``begin`` up to ``end``, in pieces of the one buffer: each is gone when the next is asked for."""
+        if self._buffer is None:
+            self._buffer = memoryview(bytearray(min(BUFFER_BYTES, max(self.stamp.bytes, 1))))
+        while begin < end:
+            part = self._buffer[: min(len(self._buffer), end - begin)]
+            count = os.preadv(self._descriptor, [part], begin)
+            if count == 0:
+                raise ShortRead(self.name)
+            begin += count
+            yield part[:count]
+
+    def sha256(self, begin: int, end: int, progress: Progress | None = None) -> Sha256:
+        """The digest of the bytes from ``begin`` up to ``end``; raises as ``read`` does."""
+        hasher = hashlib.sha256()
+        for part in self.parts(begin, end):
+            hasher.update(part)
+            if progress:
+                progress(len(part))
+        return Sha256(hasher.hexdigest())
+
+    def changed(self) -> bool:
+        """Whether the file is another one now than when it was opened."""
+        return Stamp.of(os.fstat(self._descriptor)) != self.stamp
+
+    def judged(self, error: "OSError | ShortRead") -> FileDefect:
+        """The defect that an exception of ``read``, ``parts`` or ``sha256`` means."""
+        return FileChanged(self.name) if isinstance(error, ShortRead) else FileUnreadable(self.name, reason(error))
+
+
+def reason(error: OSError) -> str:
+    """The system's text for an error, without paths."""
+    return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name from outside names an entry of a folder and nothing else."""
+    return (
+        bool(name)
+        and name not in {".", ".."}
+        and not set(name) & {"/", "\0", "\n"}
+        and not any("\ud800" <= one <= "\udfff" for one in name)
+    )
+
+
+def open_file(folder: Path, name: str, *, links_to: tuple[Path, ...] = ()) -> OpenFile | FileDefect:
+    """The regular file ``name`` of a folder. A link must lead into the folder itself or into one of ``links_to``."""
+    path = folder / name
+    try:
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            path = Path(os.path.realpath(path))
+            if not any(path.is_relative_to(os.path.realpath(allowed)) for allowed in (folder, *links_to)):
+                return LinkLeavesFolder(name)
+            found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            return FileNotRegular(name, kind_of(found))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except FileNotFoundError:
+        return FileAbsent(name)
+    except (OSError, ValueError) as error:
+        return FileUnreadable(name, reason(error) if isinstance(error, OSError) else "the name is not one of a file")
+    opened = os.fstat(descriptor)
+    if not stat.S_ISREG(opened.st_mode):
+        os.close(descriptor)
+        return FileNotRegular(name, kind_of(opened))
+    return OpenFile(name, descriptor, Stamp.of(opened))
+
+
+def kind_of(found: os.stat_result) -> str:
+    """What stands there, as a phrase."""
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "a regular file" if stat.S_ISREG(found.st_mode) else "something that is no file")
+
+
+def read_small(folder: Path, name: str, bytes_max: int, *, links_to: tuple[Path, ...] = ()) -> bytes | FileDefect:
+    """A whole file of at most ``bytes_max`` bytes."""
+    opened = open_file(folder, name, links_to=links_to)
+    if not isinstance(opened, OpenFile):
+        return opened
+    with opened:
+        return read_whole(opened, bytes_max)
+
+
+def read_whole(opened: OpenFile, bytes_max: int) -> bytes | FileDefect:
+    """All bytes of an open file, if they are at most ``bytes_max`` and none changed."""
+    if opened.size > bytes_max:
+        return FileTooLarge(opened.name, opened.size, bytes_max)
+    try:
+        content = opened.read(0, opened.size)
+        return FileChanged(opened.name) if opened.changed() else content
+    except (OSError, ShortRead) as error:
+        return opened.judged(error)
+
+
+def hash_file(folder: Path, name: str, *, links_to: tuple[Path, ...] = ()) -> tuple[Sha256, int] | FileDefect:
+    """The digest of a whole file, and its size in bytes."""
+    opened = open_file(folder, name, links_to=links_to)
+    if not isinstance(opened, OpenFile):
+        return opened
+    with opened:
+        try:
+            digest = opened.sha256(0, opened.size)
+            return FileChanged(name) if opened.changed() else (digest, opened.size)
+        except (OSError, ShortRead) as error:
+            return opened.judged(error)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a folder: the kind of what stands there (links as links) and, for a regular file, its stamp."""
+
+    name: str
+    kind: str
+    stamp: Stamp
+
+
+def list_folder(folder: Path) -> tuple[Entry, ...] | FileDefect:
+    """A folder's entries in name order, or why it has none. A name that vanishes while the folder is listed is left out."""
+    entries: list[Entry] = []
+    try:
+        with os.scandir(folder) as found:
+            for one in found:
+                try:
+                    status = one.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                entries.append(Entry(one.name, kind_of(status), Stamp.of(status)))
+    except FileNotFoundError:
+        return FileAbsent(str(folder))
+    except NotADirectoryError:
+        return FileNotRegular(str(folder), "no folder")
+    except (OSError, ValueError) as error:
+        return FileUnreadable(str(folder), reason(error) if isinstance(error, OSError) else "the path is not one of a folder")
+    return tuple(sorted(entries, key=lambda entry: entry.name))
