@@ -30,13 +30,11 @@ setup: $(VENV)/test.stamp ## Create .venv with everything that the gate needs
 
 lint: $(VENV)/test.stamp ## Style: ruff's rules and its format
 	@echo "countermark: style"
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+	@status=0; $(BIN)/ruff check || status=1; $(BIN)/ruff format --check || status=1; exit $$status
 
 types: $(VENV)/test.stamp ## Types: mypy strict and pyright strict on src
 	@echo "countermark: types, by two checkers"
-	$(BIN)/mypy
-	$(BIN)/pyright
+	@status=0; $(BIN)/mypy || status=1; $(BIN)/pyright || status=1; exit $$status
 
 imports: $(VENV)/test.stamp ## The order of the rooms
 	@echo "countermark: the order of the rooms"

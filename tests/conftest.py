@@ -2,7 +2,8 @@
 
 Rules kept here:
 
-1. No test sees a variable of ``tests.environment``; HOME and the XDG folders are empty temporary ones, fresh for every test.
+1. No test, and no module that a test imports, sees a variable of ``tests.environment``; HOME and the XDG folders are empty temporary
+   ones, fresh for every test.
 2. A test's changes to the environment and to the working folder end with the test.
 3. No test reaches a model hub: the training stack is told to stay offline.
 4. Hypothesis draws the same examples every time (profile ``gate``); ``--hypothesis-profile explore`` draws new ones, many more.
@@ -11,6 +12,7 @@ Rules kept here:
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,10 +20,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import faults
 from tests.environment import foreign
-from tests.faults import planted_fault, pytest_configure, pytest_generate_tests, pytest_pyfunc_call
+from tests.faults import planted_fault, pytest_generate_tests, pytest_pyfunc_call
 
-__all__ = ["planted_fault", "pytest_configure", "pytest_generate_tests", "pytest_pyfunc_call"]
+__all__ = ["planted_fault", "pytest_generate_tests", "pytest_pyfunc_call"]
 
 settings.register_profile("gate", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
@@ -47,14 +50,16 @@ def _stay_hermetic(home: Path) -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TERM": "dumb", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 
-@pytest.fixture(scope="session", autouse=True)
-def hermetic_session(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Before the first fixture of any scope: those of a module or session are built in a clean environment too."""
-    _stay_hermetic(tmp_path_factory.mktemp("home"))
+def pytest_configure(config: pytest.Config) -> None:
+    """Before the first test module is imported: libraries read variables when they are loaded, and never again."""
+    faults.pytest_configure(config)
+    home = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True)
+    config.add_cleanup(home.cleanup)
+    _stay_hermetic(Path(home.name))
 
 
 @pytest.fixture(autouse=True)
-def hermetic(hermetic_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A clean environment and an empty home for this test, and everything as it was after it."""
     before, folder = dict(os.environ), Path.cwd()
     _stay_hermetic(tmp_path_factory.mktemp("home"))

@@ -19,11 +19,18 @@ _OWN_WORDS: Final = frozenset(
 _SUBSET: Final = ("tests/test_faults.py", "tests/test_values.py", "tests/lines", "tests/cli", "tests/recipe")
 
 
+#: As a library sees them that reads its settings when it is loaded.
+_SEEN_AT_IMPORT: Final = frozenset(os.environ)
+
+
 class TestProbe:
     """What every test may rely on. Run here as part of the suite, and below in a suite that was started in the worst environment."""
 
     def test_no_foreign_variable_is_seen(self) -> None:
         assert set(foreign(os.environ)) <= _OWN_WORDS
+
+    def test_no_foreign_variable_was_seen_when_modules_were_imported(self) -> None:
+        assert set(foreign(_SEEN_AT_IMPORT)) <= _OWN_WORDS
 
     def test_the_home_is_empty_and_temporary(self, tmp_path_factory: pytest.TempPathFactory) -> None:
         assert Path.home().is_relative_to(tmp_path_factory.getbasetemp())
@@ -68,11 +75,11 @@ def test_the_probes_see_what_the_suite_does_not_clear(tmp_path: Path) -> None:
     """The control of the control: without the fixtures of conftest.py, every probe is red."""
     run = suite("tests/test_hermetic.py::TestProbe", "--noconftest", home=tmp_path, hash_seed="2")
     assert run.returncode == 1
-    assert "3 failed" in run.stdout, run.stdout
+    assert "4 failed" in run.stdout, run.stdout
 
 
 def test_what_a_test_changes_ends_with_it(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest("from tests.conftest import hermetic, hermetic_session\n__all__ = ['hermetic', 'hermetic_session']\n")
+    pytester.makeconftest("from tests.conftest import hermetic\n__all__ = ['hermetic']\n")
     pytester.makepyfile(
         test_inner="""
         import os
