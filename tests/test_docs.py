@@ -13,7 +13,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 _HEADING: Final = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_MAKE: Final = re.compile(r"(?:^|`|&& )make ([a-z][a-z-]*)", re.MULTILINE)
+_COMMAND: Final = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?countermark((?: [a-z][a-z-]*)+)", re.MULTILINE)
+_MAKE: Final = re.compile(r"(?:^|^\$ |`|&& )make ([a-z][a-z-]*)", re.MULTILINE)
 
 
 def pages() -> dict[str, str]:
@@ -50,6 +51,15 @@ def broken_links(files: dict[str, str], folder: Path) -> list[str]:
             if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
                 broken.append(f"{path}: {link}")
     return broken
+
+
+def unknown_commands(text: str, known: set[str]) -> list[str]:
+    """The command lines in a page's code blocks that begin with no known command (``run``, ``manifest diff``), in their order.
+
+    Words after a command may be its arguments, so the longest known beginning counts.
+    """
+    lines = [words.strip() for block in _FENCE.findall(text) for words in _COMMAND.findall(block)]
+    return [line for line in lines if not any(f"{line} ".startswith(f"{command} ") for command in known)]
 
 
 def targets(makefile: str) -> set[str]:
@@ -111,6 +121,11 @@ def test_a_name_without_a_heading_is_named() -> None:
     assert without_heading(["One", "three", "three four", "not a heading"], PAGE) == ["three", "not a heading"]
 
 
-@pytest.mark.parametrize(("text", "found"), [("`make x` and\nmake y\n", ["x", "y"]), ("they make sense, to make it so", [])])
+def test_a_command_that_does_not_exist_is_named() -> None:
+    text = "countermark gone\n```console\n$ countermark manifest diff a b\n$ countermark manifest\ncountermark runs  # all\n```\n"
+    assert unknown_commands(text, {"manifest diff", "run", "gone"}) == ["manifest", "runs"]
+
+
+@pytest.mark.parametrize(("text", "found"), [("`make x` and\nmake y\n$ make z\n", ["x", "y", "z"]), ("they make sense, to make it so", [])])
 def test_make_targets_are_read_from_code_only(text: str, found: list[str]) -> None:
     assert _MAKE.findall(text) == found
