@@ -1,0 +1,41 @@
+"""Where in the data a step leads to, counted in micro batches.
+
+A step takes ``gradient_accumulation`` micro batches, except at the end of an epoch whose number of micro batches it does not divide: there
+the trainer steps with what is left. The trainer's epoch count (micro batches / micro batches of an epoch) tells how long an epoch is.
+"""
+
+import math
+from typing import Final
+
+from countermark.values import NonEmpty
+
+#: The epoch count is one float64 division and one addition away from whole numbers.
+_EPOCH_TOLERANCE: Final = 1e-9
+_CANDIDATES_MAX: Final = 100_000
+
+
+def micro_batches_after(step: int, accumulation: int, per_epoch: int) -> int:
+    """Micro batches taken after ``step`` optimizer steps, where an epoch has ``per_epoch`` of them."""
+    steps_per_epoch = -(-per_epoch // accumulation)
+    epochs, rest = divmod(step, steps_per_epoch)
+    return epochs * per_epoch + rest * accumulation
+
+
+def expected_micro_batches(step: int, accumulation: int, epoch: float | None) -> NonEmpty[int]:
+    """The micro batches that ``step`` steps have taken: ``step × accumulation``, or fewer where the epoch count shows that an epoch ended
+    within them. Several answers where several lengths of an epoch agree with the count."""
+    whole = step * accumulation
+    if epoch is None or not math.isfinite(epoch) or epoch <= 0 or step <= 0:
+        return NonEmpty(whole)
+    # Each epoch that ended took up to accumulation - 1 micro batches less.
+    fewest = max(1, whole - math.ceil(epoch) * (accumulation - 1))
+    shortest, longest = max(1, math.floor(fewest / epoch)), math.ceil(whole / epoch)
+    if longest - shortest > _CANDIDATES_MAX:
+        return NonEmpty(whole)
+    found = dict.fromkeys(
+        taken
+        for per_epoch in range(shortest, longest + 1)
+        for taken in (micro_batches_after(step, accumulation, per_epoch),)
+        if abs(taken / per_epoch - epoch) <= _EPOCH_TOLERANCE * max(1.0, epoch)
+    )
+    return NonEmpty.of(sorted(found, reverse=True)) or NonEmpty(whole)
