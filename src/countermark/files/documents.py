@@ -1,0 +1,92 @@
+"""JSON that somebody else wrote, read strictly: from bytes to a value, or why not.
+
+Rules kept here: UTF-8 and nothing else; no key twice in one object, at any depth; no NaN, no infinity; a bound on the size before
+anything is parsed; deep nesting is an answer, never a crash. Defects name the document, not the path to it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn, cast, final
+
+from countermark.files.reading import FileDefect, read_small
+from countermark.values import Unreadable, shown
+
+#: Configuration files are a few kilobytes; a tokenizer is tens of megabytes.
+CONFIG_BYTES_MAX: Final = 16 << 20
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DocumentUnreadable:
+    """The file was read, and is not the document that its name promises."""
+
+    file: str
+    why: str
+
+
+DocumentDefect = FileDefect | DocumentUnreadable
+
+
+class _Refuse(ValueError):
+    """What stands in a document and must not."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        repeated = sorted(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise _Refuse(f"{', '.join(shown(key) for key in repeated[:5])} stands twice in one object")
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Refuse(f"it holds {name}, which JSON has not")
+
+
+def parse_json(content: bytes) -> object | Unreadable:
+    """Any JSON value; a number with a point or exponent is a float, any other an int."""
+    try:
+        return cast(object, json.loads(content.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant))
+    except UnicodeDecodeError as error:
+        return Unreadable(f"byte {error.start} is not UTF-8")
+    except json.JSONDecodeError as error:
+        return Unreadable(f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}")
+    except RecursionError:
+        return Unreadable("it is nested too deep")
+    except _Refuse as error:
+        return Unreadable(str(error))
+    except ValueError:
+        return Unreadable("a number in it is too long")
+
+
+def parse_object(content: bytes) -> dict[str, object] | Unreadable:
+    """A JSON object."""
+    value = parse_json(content)
+    if isinstance(value, Unreadable):
+        return value
+    found = as_object(value)
+    return Unreadable("it is not a JSON object") if found is None else found
+
+
+def as_object(value: object) -> dict[str, object] | None:
+    """A parsed value as an object, or None where it is something else."""
+    return cast(dict[str, object], value) if isinstance(value, dict) else None
+
+
+def as_list(value: object) -> list[object] | None:
+    """A parsed value as a list, or None where it is something else."""
+    return cast(list[object], value) if isinstance(value, list) else None
+
+
+def read_object(
+    folder: Path, name: str, *, bytes_max: int = CONFIG_BYTES_MAX, links_to: tuple[Path, ...] = ()
+) -> Mapping[str, object] | DocumentDefect:
+    """The JSON object in a file of a folder."""
+    content = read_small(folder, name, bytes_max, links_to=links_to)
+    if not isinstance(content, bytes):
+        return content
+    value = parse_object(content)
+    return DocumentUnreadable(name, value.why) if isinstance(value, Unreadable) else value

@@ -1,0 +1,97 @@
+"""``fd1``: the digest of exact files, for what has no weights root (pickles, other formats).
+
+It is in-toto's ``dirHash``: the SHA-256 of one line ``<sha256 hex>  <path>`` per file, sorted by the bytes of the path, as
+``find . -type f | cut -c3- | LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum`` prints it.
+
+Rules kept here: a link counts as the file that it leads to, and must lead to one in the folder; pipes, devices, links to folders and names
+with newlines are refused, all at once; folders count by their files only.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from countermark.files.reading import FileDefect, FileNotRegular, hash_file, list_folder
+from countermark.values import FilesDigest, NonEmpty, Refused, Sha256
+
+_DEPTH_MAX: Final = 64
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileNameUnlistable:
+    """A name with a newline, or one that is not Unicode: a list of files cannot carry it."""
+
+    file: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FolderTooDeep:
+    """Folders within folders beyond any that a model has."""
+
+    file: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FolderEmpty:
+    """There is no file in the folder."""
+
+
+ExactDefect = FileDefect | FileNameUnlistable | FolderTooDeep | FolderEmpty
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MeasuredFiles:
+    """Exact files as they were read: digest and size in bytes for each path in the folder."""
+
+    digest: FilesDigest
+    files: tuple[tuple[str, Sha256, int], ...]
+    bytes: int
+
+
+def files_digest(files: dict[str, Sha256]) -> FilesDigest:
+    """The digest of files that were hashed already, by path in the folder."""
+    lines = "".join(f"{files[path].hex}  {path}\n" for path in sorted(files, key=lambda path: path.encode("utf-8")))
+    return FilesDigest(hashlib.sha256(lines.encode("utf-8")).hexdigest())
+
+
+def measure_files(folder: Path) -> MeasuredFiles | Refused[ExactDefect]:
+    """The exact files of a folder and of the folders in it, or everything that keeps them from having a digest."""
+    root = Path(os.path.realpath(folder))
+    found: dict[str, tuple[Sha256, int]] = {}
+    defects: list[ExactDefect] = []
+    open_folders = [""]
+    while open_folders:
+        prefix = open_folders.pop()
+        listed = list_folder(root / prefix)
+        if not isinstance(listed, tuple):
+            defects.append(listed)
+            continue
+        for entry in listed:
+            path = prefix + entry.name
+            if "\n" in entry.name or any("\ud800" <= character <= "\udfff" for character in entry.name):
+                defects.append(FileNameUnlistable(path))
+            elif entry.kind == "a folder" and path.count("/") >= _DEPTH_MAX:
+                defects.append(FolderTooDeep(path))
+            elif entry.kind == "a folder":
+                open_folders.append(path + "/")
+            elif entry.kind == "a link" and (root / path).is_dir():
+                defects.append(FileNotRegular(path, "a link to a folder"))
+            else:
+                hashed = hash_file(root, path)
+                if isinstance(hashed, tuple):
+                    found[path] = hashed
+                else:
+                    defects.append(hashed)
+    if not found and not defects:
+        defects.append(FolderEmpty())
+    if refusal := NonEmpty.of(defects):
+        return Refused(refusal)
+    digest = files_digest({path: digest for path, (digest, _) in found.items()})
+    files = tuple((path, *found[path]) for path in sorted(found))
+    return MeasuredFiles(digest, files, sum(size for _, size in found.values()))

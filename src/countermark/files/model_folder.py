@@ -1,0 +1,302 @@
+"""The weights of a model or adapter folder, and the base artifact that a recipe names.
+
+Rules kept here:
+
+1. Which files hold the weights follows from their names alone: one file, or exactly the shards of the index. Nothing is ever globbed in
+   their place, and a folder with two answers is refused.
+2. An index is held against every shard's header, both ways; a tensor that lies in two files is refused, also where the index knows one.
+3. All defects of all files are found by the headers, before a byte of data is read; the data is then read once.
+4. Links must stay in the folder. A snapshot of a hub's cache is the one exception: its links lead to the blobs beside it.
+5. Pickled weights have no root here; they are said to be there.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, final
+
+from countermark.files.documents import DocumentDefect, DocumentUnreadable, as_object, read_object
+from countermark.files.reading import FileChanged, FileDefect, OpenFile, Stamp, is_plain_name, list_folder, open_file
+from countermark.files.safetensors import hash_tensors, read_table
+from countermark.recipe.canonical import base_artifact_of
+from countermark.values import NonEmpty, Refused, Sha256, WeightsRoot, shown
+from countermark.weights import HeaderDefect, NameDefect, TensorLine, TensorTable, name_defects, weights_root
+
+WeightsKind: TypeAlias = Literal["model", "adapter"]
+#: Told the bytes read so far and the bytes to read; it may raise to stop the reading.
+TotalProgress: TypeAlias = Callable[[int, int], None]
+
+#: The file or index that holds the weights, and of what kind they are.
+SINGLE_FILES: Final[Mapping[str, WeightsKind]] = {"model.safetensors": "model", "adapter_model.safetensors": "adapter"}
+INDEX_FILES: Final[Mapping[str, WeightsKind]] = {
+    "model.safetensors.index.json": "model",
+    "adapter_model.safetensors.index.json": "adapter",
+}
+_PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
+_INDEX_BYTES_MAX: Final = 256 << 20
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WeightsAbsent:
+    """No file of the folder holds weights under a name that is known; ``pickled`` lists files that may hold them as a pickle."""
+
+    pickled: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WeightsAmbiguous:
+    """Several files of the folder each say that they hold its weights."""
+
+    files: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WeightsEmpty:
+    """The files are there and hold no tensor."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WeightsOfOtherKind:
+    """A base model was asked for and an adapter was found, or the other way round."""
+
+    wanted: WeightsKind
+    found: WeightsKind
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ShardMissing:
+    """The index names a shard that is not there."""
+
+    file: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ShardDisagrees:
+    """A shard lacks tensors that the index puts there (``absent``), or holds some that the index does not put there (``unlisted``)."""
+
+    file: str
+    absent: tuple[str, ...]
+    unlisted: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TensorsInTwoShards:
+    """Two files of the folder hold tensors of the same names."""
+
+    first: str
+    second: str
+    tensors: tuple[str, ...]
+
+
+WeightsDefect = (
+    DocumentDefect
+    | HeaderDefect
+    | NameDefect
+    | WeightsAbsent
+    | WeightsAmbiguous
+    | WeightsEmpty
+    | WeightsOfOtherKind
+    | ShardMissing
+    | ShardDisagrees
+    | TensorsInTwoShards
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MeasuredWeights:
+    """Weights as they were read: every tensor, the bytes of all data, the files that hold it (names in the folder), and the kind."""
+
+    root: WeightsRoot
+    tensors: tuple[TensorLine, ...]
+    bytes: int
+    files: tuple[str, ...]
+    kind: WeightsKind | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MeasuredBase:
+    """A base model: the coordinate ``base_artifact``, and the weights in it."""
+
+    base_artifact: Sha256
+    weights: MeasuredWeights
+
+
+@final
+@dataclass(slots=True)
+class _Headers:
+    """What the headers of the files said, before any data is read."""
+
+    tables: dict[str, TensorTable] = field(default_factory=dict[str, TensorTable])
+    stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
+    defects: list[WeightsDefect] = field(default_factory=list[WeightsDefect])
+
+    def read(self, folder: Path, name: str, links_to: tuple[Path, ...]) -> None:
+        opened = open_file(folder, name, links_to=links_to)
+        if not isinstance(opened, OpenFile):
+            self.defects.append(opened)
+            return
+        with opened:
+            table = read_table(opened)
+        if isinstance(table, Refused):
+            self.defects.extend(table.defects)
+        else:
+            self.tables[name] = table
+            self.stamps[name] = opened.stamp
+
+
+def hub_blobs(folder: Path) -> tuple[Path, ...]:
+    """Where the links of a hub's cache snapshot may lead: the blobs of the same repository. Empty for any other folder."""
+    real = Path(os.path.realpath(folder))
+    blobs = real.parent.parent / "blobs"
+    return (blobs,) if real.parent.name == "snapshots" and blobs.is_dir() else ()
+
+
+def measure_weights(path: Path, *, progress: TotalProgress | None = None) -> MeasuredWeights | Refused[WeightsDefect]:
+    """The weights of a folder, or of one safetensors file, with their root; or every defect of all its files."""
+    real = Path(os.path.realpath(path))
+    links_to = hub_blobs(real)
+    if real.is_dir():
+        listed = list_folder(real)
+        if not isinstance(listed, tuple):
+            return Refused(NonEmpty(listed))
+        kind, headers = _folder_headers(real, tuple(entry.name for entry in listed), links_to)
+    else:
+        headers, kind = _Headers(), SINGLE_FILES.get(real.name)
+        headers.read(real.parent, real.name, links_to)
+        real = real.parent
+    names = {span.name for table in headers.tables.values() for span in table.tensors}
+    headers.defects.extend(name_defects(sorted(names)))
+    if not names and not headers.defects:
+        headers.defects.append(WeightsEmpty())
+    if defects := NonEmpty.of(headers.defects):
+        return Refused(defects)
+    return _measured(real, headers, kind, links_to, progress)
+
+
+def measure_base(folder: Path, *, progress: TotalProgress | None = None) -> MeasuredBase | Refused[WeightsDefect]:
+    """The base artifact of a model folder: its weights and its ``config.json`` together."""
+    real = Path(os.path.realpath(folder))
+    config = read_object(real, "config.json", links_to=hub_blobs(real))
+    defects: list[WeightsDefect] = [] if isinstance(config, Mapping) else [config]
+    weights = measure_weights(real, progress=progress)
+    if isinstance(weights, Refused):
+        defects.extend(weights.defects)
+    elif weights.kind == "adapter":
+        defects.append(WeightsOfOtherKind("model", "adapter"))
+    elif isinstance(config, Mapping):
+        try:
+            return MeasuredBase(base_artifact_of(weights.root, config), weights)
+        except ValueError as error:
+            defects.append(DocumentUnreadable("config.json", str(error)))
+    found = NonEmpty.of(defects)
+    assert found is not None
+    return Refused(found)
+
+
+def _folder_headers(folder: Path, names: tuple[str, ...], links_to: tuple[Path, ...]) -> tuple[WeightsKind | None, _Headers]:
+    headers = _Headers()
+    candidates = [name for name in (*SINGLE_FILES, *INDEX_FILES) if name in names]
+    if not candidates:
+        headers.defects.append(WeightsAbsent(tuple(name for name in names if name.endswith(_PICKLED))))
+        return None, headers
+    if len(candidates) > 1:
+        headers.defects.append(WeightsAmbiguous(tuple(candidates)))
+        return None, headers
+    if kind := SINGLE_FILES.get(candidates[0]):
+        headers.read(folder, candidates[0], links_to)
+        return kind, headers
+    _sharded(folder, candidates[0], names, links_to, headers)
+    return INDEX_FILES[candidates[0]], headers
+
+
+def _sharded(folder: Path, index: str, names: tuple[str, ...], links_to: tuple[Path, ...], headers: _Headers) -> None:
+    """Reads the headers of the shards that the index names, and holds both against each other."""
+    listed = _weight_map(folder, index, links_to)
+    if not isinstance(listed, Mapping):
+        headers.defects.append(listed)
+        return
+    by_shard: dict[str, set[str]] = defaultdict(set)
+    for tensor, shard in listed.items():
+        by_shard[shard].add(tensor)
+    for shard in sorted(by_shard):
+        if shard in names:
+            headers.read(folder, shard, links_to)
+        else:
+            headers.defects.append(ShardMissing(shard))
+    held = {shard: {span.name for span in table.tensors} for shard, table in headers.tables.items()}
+    for shard, found in held.items():
+        absent, unlisted = sorted(by_shard[shard] - found), sorted(found - by_shard[shard])
+        if absent or unlisted:
+            headers.defects.append(ShardDisagrees(shard, tuple(absent), tuple(unlisted)))
+    strangers = _Headers()
+    for name in names:
+        if name.endswith(".safetensors") and name not in by_shard:
+            strangers.read(folder, name, links_to)
+    held |= {name: {span.name for span in table.tensors} & set(listed) for name, table in strangers.tables.items()}
+    shards = sorted(held)
+    for at, first in enumerate(shards):
+        for second in shards[at + 1 :]:
+            if both := held[first] & held[second]:
+                headers.defects.append(TensorsInTwoShards(first, second, tuple(sorted(both))))
+
+
+def _weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping[str, str] | DocumentDefect:
+    """Tensor → shard as the index says. Its total size is not held against the files: conversions leave it behind in good folders."""
+    document = read_object(folder, index, bytes_max=_INDEX_BYTES_MAX, links_to=links_to)
+    if not isinstance(document, Mapping):
+        return document
+    listed = as_object(document.get("weight_map"))
+    if not listed:
+        return DocumentUnreadable(index, "it has no weight_map")
+    found: dict[str, str] = {}
+    for tensor, shard in listed.items():
+        if not isinstance(shard, str) or not is_plain_name(shard):
+            return DocumentUnreadable(index, f"it puts {shown(tensor)} in {shown(shard)}, which is no file name")
+        found[tensor] = shard
+    return found
+
+
+def _measured(
+    folder: Path, headers: _Headers, kind: WeightsKind | None, links_to: tuple[Path, ...], progress: TotalProgress | None
+) -> MeasuredWeights | Refused[WeightsDefect]:
+    total = sum(table.data_bytes for table in headers.tables.values())
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress:
+            progress(done, total)
+
+    lines: list[TensorLine] = []
+    defects: list[FileDefect | NameDefect] = []
+    for name, table in headers.tables.items():
+        opened = open_file(folder, name, links_to=links_to)
+        if not isinstance(opened, OpenFile):
+            defects.append(opened)
+            continue
+        with opened:
+            found = hash_tensors(opened, table, advance) if opened.stamp == headers.stamps[name] else FileChanged(name)
+        if isinstance(found, tuple):
+            lines.extend(found)
+        else:
+            defects.append(found)
+    root = weights_root(lines)
+    if isinstance(root, Refused):
+        defects.extend(root.defects)
+    if isinstance(root, WeightsRoot) and not defects:
+        return MeasuredWeights(root, tuple(lines), total, tuple(sorted(headers.tables)), kind)
+    refusal = NonEmpty.of(defects)
+    assert refusal is not None
+    return Refused(refusal)
