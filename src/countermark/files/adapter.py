@@ -15,8 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
-from countermark.files.documents import DocumentDefect, DocumentUnreadable, as_list, read_object
+from countermark.files.documents import as_list, read_object
 from countermark.recipe.canonical import canonical_json
+from countermark.weights.refusals import DocumentDefect, DocumentUnreadable
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 Effect: TypeAlias = Literal["inference", "training", "location"]

@@ -7,27 +7,15 @@ anything is parsed; deep nesting is an answer, never a crash. Defects name the d
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn, cast, final
+from typing import Final, NoReturn, cast
 
-from countermark.files.reading import FileDefect, read_small
+from countermark.files.reading import read_small
 from countermark.values import Unreadable, shown
+from countermark.weights.refusals import DocumentDefect, DocumentUnreadable
 
 #: Configuration files are a few kilobytes; a tokenizer is tens of megabytes.
 CONFIG_BYTES_MAX: Final = 16 << 20
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DocumentUnreadable:
-    """The file was read, and is not the document that its name promises."""
-
-    file: str
-    why: str
-
-
-DocumentDefect = FileDefect | DocumentUnreadable
 
 
 class _Refuse(ValueError):

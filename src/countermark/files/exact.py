@@ -13,35 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.reading import FileDefect, FileNotRegular, hash_file, list_folder
+from countermark.files.reading import hash_file, list_folder
 from countermark.values import FilesDigest, NonEmpty, Refused, Sha256
+from countermark.weights.refusals import ExactDefect, FileNameUnlistable, FileNotRegular, FolderEmpty, FolderTooDeep
 
 _DEPTH_MAX: Final = 64
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FileNameUnlistable:
-    """A name with a newline, or one that is not Unicode: a list of files cannot carry it."""
-
-    file: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FolderTooDeep:
-    """Folders within folders beyond any that a model has."""
-
-    file: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FolderEmpty:
-    """There is no file in the folder."""
-
-
-ExactDefect = FileDefect | FileNameUnlistable | FolderTooDeep | FolderEmpty
 
 
 @final

@@ -15,16 +15,30 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, TypeAlias, final
 
-from countermark.files.documents import DocumentDefect, DocumentUnreadable, as_object, read_object
-from countermark.files.reading import FileChanged, FileDefect, OpenFile, Stamp, is_plain_name, list_folder, open_file
+from countermark.files.documents import as_object, read_object
+from countermark.files.reading import OpenFile, Stamp, is_plain_name, list_folder, open_file
 from countermark.files.safetensors import hash_tensors, read_table
 from countermark.recipe.canonical import base_artifact_of
 from countermark.values import NonEmpty, Refused, Sha256, WeightsRoot, shown
-from countermark.weights import HeaderDefect, NameDefect, TensorLine, TensorTable, name_defects, weights_root
+from countermark.weights import NameDefect, TensorLine, TensorTable, name_defects, weights_root
+from countermark.weights.refusals import (
+    DocumentDefect,
+    DocumentUnreadable,
+    FileChanged,
+    FileDefect,
+    ShardDisagrees,
+    ShardMissing,
+    TensorsInTwoShards,
+    WeightsAbsent,
+    WeightsAmbiguous,
+    WeightsDefect,
+    WeightsEmpty,
+    WeightsKind,
+    WeightsOfOtherKind,
+)
 
-WeightsKind: TypeAlias = Literal["model", "adapter"]
 #: Told the bytes read so far and the bytes to read; it may raise to stop the reading.
 TotalProgress: TypeAlias = Callable[[int, int], None]
 
@@ -36,79 +50,6 @@ INDEX_FILES: Final[Mapping[str, WeightsKind]] = {
 }
 _PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
 _INDEX_BYTES_MAX: Final = 256 << 20
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class WeightsAbsent:
-    """No file of the folder holds weights under a name that is known; ``pickled`` lists files that may hold them as a pickle."""
-
-    pickled: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class WeightsAmbiguous:
-    """Several files of the folder each say that they hold its weights."""
-
-    files: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class WeightsEmpty:
-    """The files are there and hold no tensor."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class WeightsOfOtherKind:
-    """A base model was asked for and an adapter was found, or the other way round."""
-
-    wanted: WeightsKind
-    found: WeightsKind
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ShardMissing:
-    """The index names a shard that is not there."""
-
-    file: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ShardDisagrees:
-    """A shard lacks tensors that the index puts there (``absent``), or holds some that the index does not put there (``unlisted``)."""
-
-    file: str
-    absent: tuple[str, ...]
-    unlisted: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TensorsInTwoShards:
-    """Two files of the folder hold tensors of the same names."""
-
-    first: str
-    second: str
-    tensors: tuple[str, ...]
-
-
-WeightsDefect = (
-    DocumentDefect
-    | HeaderDefect
-    | NameDefect
-    | WeightsAbsent
-    | WeightsAmbiguous
-    | WeightsEmpty
-    | WeightsOfOtherKind
-    | ShardMissing
-    | ShardDisagrees
-    | TensorsInTwoShards
-)
 
 
 @final

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal, TypeAlias, final
 
 from countermark.files.adapter import AdapterConfig, read_adapter
-from countermark.files.exact import ExactDefect, measure_files
-from countermark.files.model_folder import MeasuredWeights, TotalProgress, WeightsAbsent, WeightsDefect, measure_weights
-from countermark.files.reading import FileNotRegular
+from countermark.files.exact import measure_files
+from countermark.files.model_folder import MeasuredWeights, TotalProgress, measure_weights
 from countermark.recipe.canonical import canonical_json, length_prefixed
 from countermark.values import FilesDigest, NonEmpty, Refused, Sha256, WeightsRoot
+from countermark.weights.refusals import ExactDefect, FileNotRegular, WeightsAbsent, WeightsDefect
 
 OutputKind: TypeAlias = Literal["adapter", "model", "files"]
 OutputDefect = WeightsDefect | ExactDefect

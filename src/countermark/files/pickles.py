@@ -19,9 +19,10 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, cast, final
 
 from countermark.files.archive import Member, read_members
-from countermark.files.reading import FileDefect, OpenFile, ShortRead
+from countermark.files.reading import OpenFile, ShortRead
 from countermark.values import shown
 from countermark.weights import DTYPE_BITS
+from countermark.weights.refusals import FileDefect
 
 PICKLE_BYTES_MAX: Final = 64 << 20
 OPERATIONS_MAX: Final = 4_000_000

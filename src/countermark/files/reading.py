@@ -21,66 +21,12 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias, final
 
 from countermark.values import Sha256
+from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, FileNotRegular, FileTooLarge, FileUnreadable, LinkLeavesFolder
 
 BUFFER_BYTES: Final = 1 << 20
 
 #: Told how many bytes were read since the last call; it may raise to stop the reading.
 Progress: TypeAlias = Callable[[int], None]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FileAbsent:
-    """There is nothing under this name."""
-
-    file: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FileNotRegular:
-    """Something else than a regular file stands there; ``kind`` is a phrase like "a pipe"."""
-
-    file: str
-    kind: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class LinkLeavesFolder:
-    """A link whose target lies outside the folder."""
-
-    file: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FileUnreadable:
-    """The system refused to read it; ``why`` is its own text."""
-
-    file: str
-    why: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FileTooLarge:
-    """A file of this kind is read as a whole, and this one is larger than anything that it can be."""
-
-    file: str
-    bytes: int
-    bytes_max: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class FileChanged:
-    """The file changed while it was read: a writer is at work."""
-
-    file: str
-
-
-FileDefect = FileAbsent | FileNotRegular | LinkLeavesFolder | FileUnreadable | FileTooLarge | FileChanged
 
 
 @final

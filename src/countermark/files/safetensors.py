@@ -6,9 +6,10 @@ into a hash of its own; a file that was cut or written to meanwhile gives a defe
 
 from pathlib import Path
 
-from countermark.files.reading import FileChanged, FileDefect, OpenFile, Progress, ShortRead, open_file
+from countermark.files.reading import OpenFile, Progress, ShortRead, open_file
 from countermark.values import NonEmpty, Refused
 from countermark.weights import PROLOGUE_BYTES, HeaderDefect, TensorLine, TensorTable, header_length, read_header
+from countermark.weights.refusals import FileChanged, FileDefect
 
 
 def read_table(opened: OpenFile) -> TensorTable | Refused[HeaderDefect | FileDefect]:
