@@ -1,0 +1,129 @@
+"""What a command answers, and the two ways in which it is printed: for a person or as one JSON document.
+
+Rules kept here:
+
+1. With ``--json`` exactly one document goes to standard output, also when the answer is a refusal; ``defects`` is empty if ``ok``.
+2. On a terminal a table is drawn; in a pipe it is a line of column names and tab-separated rows, whose columns stay.
+3. Refusals and warnings for people go to standard error, each with what to do.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TextIO, final
+
+from countermark.lines.texts import JsonValue, counted, plain
+
+if TYPE_CHECKING:
+    from countermark.lines.defects import AnyDefect
+
+DONE: Final = 0
+REFUSED: Final = 1
+WRONG_USAGE: Final = 2
+ENVIRONMENT_FAILED: Final = 3
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+_RUN_PLACE: Final = re.compile(r"\bRUN\b")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Sentences, one a line."""
+
+    lines: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under named columns; every row has as many cells as there are columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A command's answer: ``document`` for programs, ``blocks`` for people, what was refused and warned of, and the exit code.
+    ``run`` is the id that stands for RUN in remedies, where the answer is about one run."""
+
+    document: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    blocks: tuple[Lines | Table, ...] = ()
+    defects: "tuple[AnyDefect, ...]" = ()
+    warnings: "tuple[AnyDefect, ...]" = ()
+    code: int = DONE
+    run: str | None = None
+
+
+def refused(defects: "Sequence[AnyDefect]", document: Mapping[str, JsonValue] | None = None, code: int = REFUSED) -> Answer:
+    """The answer of a command that was refused with these defects."""
+    return Answer(document or {}, (), tuple(defects), (), code)
+
+
+def give(answer: Answer, as_json: bool) -> int:
+    """Print the answer and return the exit code. Raises ``OSError`` where the output cannot be written."""
+    if as_json:
+        sys.stdout.write(document_text(answer) + "\n")
+        sys.stdout.flush()
+        return answer.code
+    for block in answer.blocks:
+        _print_block(block, sys.stdout)
+    sys.stdout.flush()
+    _complain(answer)
+    sys.stderr.flush()
+    return answer.code
+
+
+def _complain(answer: Answer) -> None:
+    """Warnings and defects for a person, each with what to do."""
+    if not answer.warnings and not answer.defects:
+        return
+    from countermark.lines.defects import sentence
+
+    word = {WRONG_USAGE: "wrong usage", ENVIRONMENT_FAILED: "failed"}.get(answer.code, "refused")
+    if len(answer.defects) > 1:
+        sys.stderr.write(f"{word}: {counted(len(answer.defects), 'defect')}\n")
+    for kind, found in (("warning", answer.warnings), (word, answer.defects)):
+        for defect in found:
+            said = sentence(defect)
+            remedy = said.remedy if answer.run is None else _RUN_PLACE.sub(answer.run, said.remedy)
+            sys.stderr.write(f"{kind}: {type(defect).__name__}: {said.message}\n  → {remedy}\n")
+
+
+def document_text(answer: Answer) -> str:
+    """The answer as a JSON document in ASCII: nothing in it can move a terminal's cursor."""
+    document: dict[str, JsonValue] = {"ok": answer.code == DONE, **answer.document, "defects": [], "warnings": []}
+    if answer.warnings or answer.defects:
+        from countermark.lines.defects import defect_documents
+
+        document |= {"defects": defect_documents(answer.defects), "warnings": defect_documents(answer.warnings)}
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, indent=2)
+
+
+def _print_block(block: Lines | Table, stream: TextIO) -> None:
+    match block:
+        case Lines(lines):
+            stream.write("".join(plain(line, 4000) + "\n" for line in lines))
+        case Table(columns, rows) if stream.isatty():
+            _draw(columns, rows, stream)
+        case Table(columns, rows):
+            stream.write("".join("\t".join(plain(cell, 4000) for cell in row) + "\n" for row in (columns, *rows)))
+
+
+def _draw(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...], stream: TextIO) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    table = RichTable(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(Text(column), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(plain(cell, 4000)) for cell in row))
+    Console(file=stream, highlight=False, markup=False).print(table)

@@ -1,0 +1,152 @@
+"""The entry point: reads the command line, calls one command, prints its answer, and turns every failure into a sentence.
+
+Rules kept here:
+
+1. Exit codes: 0 done, 1 the domain says no, 2 wrong usage, 3 the environment failed; 130 after Ctrl-C, 141 when the reader went away.
+2. No traceback reaches a user; ``--debug`` (or COUNTERMARK_DEBUG) shows it.
+3. ``--json`` and ``--debug`` are recognized anywhere before ``--``, so that a refusal to parse is a document as well.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, final, runtime_checkable
+
+import typer
+
+from countermark.cli.failures import WrongCall
+from countermark.cli.groups import HELP_OPTIONS, LazyGroup, PipeClosed
+
+_HELP = """From a training recipe to a verdict: one identity per computation, claims before launches, evidence before conclusions.
+
+Start with 'countermark demo', or with 'countermark resolve RECIPE'.
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How a call is printed, whatever the command: one document or text, and tracebacks or none."""
+
+    as_json: bool
+    debug: bool
+
+
+@runtime_checkable
+class Failing(Protocol):
+    """The environment's failures, of the operations and of the store: what failed, where, and what mends it."""
+
+    what: str
+    where: str
+    remedy: str
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    args, frame = _frame(list(sys.argv[1:] if argv is None else argv))
+    try:
+        return _answered(args, frame)
+    except (BrokenPipeError, PipeClosed):
+        _abandon_output()
+        return 141
+    except OSError as error:
+        # The output itself could not be written, so it is not used again.
+        _abandon_output()
+        _complain(f"countermark: the output could not be written: {error.strerror or error}")
+        return 3
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"countermark {version('countermark')}")
+        raise typer.Exit
+
+
+def application() -> Any:
+    """The group of all commands, as the parser wants it."""
+    app = typer.Typer(cls=LazyGroup, name="countermark", rich_markup_mode=None, help=_HELP, context_settings=dict(HELP_OPTIONS))
+    app.callback(help=_HELP, epilog="Exit codes: 0 done · 1 the domain says no · 2 wrong usage · 3 the environment failed.")(_options)
+    return typer.main.get_command(app)
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=lambda on: _version(on))
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure; stands anywhere before --.")] = False,
+) -> None:
+    """What can stand before a command; ``--debug`` was taken out before."""
+
+
+def _frame(args: list[str]) -> tuple[list[str], Frame]:
+    ours = args[: args.index("--")] if "--" in args else args
+    rest = [arg for arg in ours if arg != "--debug"] + args[len(ours) :]
+    return rest, Frame("--json" in ours, "--debug" in ours or bool(os.environ.get("COUNTERMARK_DEBUG")))
+
+
+def _answered(args: list[str], frame: Frame) -> int:
+    from countermark.cli.answers import Answer, give
+
+    try:
+        answer = application().main(args or ["--help"], prog_name="countermark", standalone_mode=False)
+    except (PipeClosed, BrokenPipeError):
+        raise
+    except Exception as error:
+        if frame.debug:
+            import traceback
+
+            traceback.print_exc()
+        answer = _failure(error)
+    if isinstance(answer, Answer):
+        return give(answer, frame.as_json)
+    sys.stdout.flush()
+    if answer == 130:
+        _complain("countermark: interrupted; nothing is half done: what was recorded stays, and the same command carries on")
+    return 2 if not args else answer if isinstance(answer, int) else 0
+
+
+def _failure(error: Exception) -> Any:
+    """A failure as an answer."""
+    from countermark.cli.answers import ENVIRONMENT_FAILED, WRONG_USAGE, refused
+    from countermark.lines.surface import EnvironmentFault, WrongUsage
+
+    match error:
+        case WrongCall(why=why, usage=usage):
+            return refused((WrongUsage(why, usage),), code=WRONG_USAGE)
+        case typer.TyperException():
+            context = getattr(error, "ctx", None)
+            usage = context.get_usage().removeprefix("Usage: ") if context is not None else "countermark --help"
+            return refused((WrongUsage(error.format_message(), usage),), code=WRONG_USAGE)
+        case Failing():
+            return refused((EnvironmentFault(error.what, error.where, error.remedy),), code=ENVIRONMENT_FAILED)
+        case OSError(strerror=why, filename=name):
+            where = os.fsdecode(name) if isinstance(name, str | bytes) else "this machine"
+            mend = "mend that place (space, permissions, mount) and call again; nothing that was recorded is lost"
+            return refused((EnvironmentFault(why or type(error).__name__, where, mend),), code=ENVIRONMENT_FAILED)
+        case _:
+            what = f"a fault in countermark itself: {type(error).__name__}: {error}"
+            mend = "call again with --debug and report what it shows"
+            return refused((EnvironmentFault(what, "countermark", mend),), code=ENVIRONMENT_FAILED)
+
+
+def _complain(text: str) -> None:
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
+
+
+def _abandon_output() -> None:
+    """Point standard output at nothing, so that the interpreter's own flush at its end does not fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Options and arguments that several commands share, each described once."""
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, also when refused.")]
+StoreOption: TypeAlias = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="The store: sqlite:///PATH. Default: the .countermark folder here or above.")
+]
+RecipeArgument: TypeAlias = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file.")]
+RunArgument: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or 8 or more of its first digits.")]
+FormatOption: TypeAlias = Annotated[
+    str | None, typer.Option("--format", metavar="F", help="The recipe's format; by default it is told from the file.")
+]
+SetOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="AXIS=VALUE", help="Pin a coordinate, a leaf (optimizer.beta1=0.9) or a source; repeatable."),
+]
+OverlayOption: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--overlay", metavar="FILE", help="A TOML file that pins what the recipe leaves open; repeatable.")
+]
+PinOption: TypeAlias = Annotated[bool, typer.Option("--pin", help="Measure local model, tokenizer and dataset, and pin them by content.")]
+PrincipalOption: TypeAlias = Annotated[
+    str | None, typer.Option("--principal", metavar="ACCOUNT", help="The account under which the work is counted; part of the Work key.")
+]

@@ -1,0 +1,63 @@
+"""Every command, once: help, completion, the reference page and the tests iterate this list.
+
+A command's module is imported only when it is called, so its one-line help stands here; a test holds it to the function's docstring.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: the words that call it, the module and function behind them, one line of help, and the section it stands in."""
+
+    words: tuple[str, ...]
+    module: str
+    help: str
+    section: str
+    takes_command: bool = False
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def function(self) -> str:
+        return "_".join(self.words).replace("-", "_")
+
+
+_START: Final = "Start here"
+_RECIPES: Final = "Recipes"
+_RUNS: Final = "Runs"
+_WEIGHTS: Final = "Checkpoints and weights"
+_CARE: Final = "Care"
+
+ENTRIES: Final = (
+    Entry(("demo",), "demo", "Tell the whole story on a real small fine-tune, in a folder of its own.", _START),
+    Entry(("doctor",), "doctor", "Say what is set and from where, what is missing, and the command that mends it.", _START),
+    Entry(("resolve",), "resolve", "Resolve a recipe to its manifest and Work key, or name every unresolved axis.", _RECIPES),
+    Entry(("key",), "key", "Print a recipe's Work key alone; --explain shows what it is derived from.", _RECIPES),
+    Entry(("manifest", "diff"), "manifest_diff", "Name every coordinate in which two recipes, runs or checkpoints differ.", _RECIPES),
+    Entry(("run",), "run", "Claim a recipe's work, start COMMAND for it, watch until a verdict; or attach.", _RUNS, takes_command=True),
+    Entry(("resume",), "resume", "Go on from an admitted checkpoint of a run that ended without success.", _RUNS),
+    Entry(("status",), "status", "Say where a run stands and why; without RUN, what needs you.", _RUNS),
+    Entry(("runs",), "runs", "List the runs of the store, newest first.", _RUNS),
+    Entry(("reconcile",), "reconcile", "Look at every axis, fold to a verdict and say what should happen; --act does it.", _RUNS),
+    Entry(("attempts",), "attempts", "Show a run's attempts, their causes and how each ended.", _RUNS),
+    Entry(("claims",), "claims", "Show a run's claims, dispatches and decisions in the order of the ledger.", _RUNS),
+    Entry(("evidence",), "evidence", "Show what the last sweep saw on each axis, with receipts, in read order.", _RUNS),
+    Entry(("checkpoint", "inspect"), "checkpoint_inspect", "Show components, digests and step witnesses, and every defect.", _WEIGHTS),
+    Entry(("checkpoint", "publish"), "checkpoint_publish", "Publish a checkpoint folder atomically, with digests.", _WEIGHTS),
+    Entry(("weights", "root"), "weights_root", "Digest weights independently of sharding and metadata.", _WEIGHTS),
+    Entry(("store", "init"), "store_init", "Create a store here, and say where it lies.", _CARE),
+    Entry(("store", "check"), "store_check", "Read everything in a store and derive every key in it again.", _CARE),
+)
+
+#: One line for each group of commands.
+GROUPS: Final = {
+    "manifest": "Compare manifests.",
+    "checkpoint": "Inspect and publish checkpoints.",
+    "weights": "Digest weights.",
+    "store": "Create and check a store.",
+}

@@ -1,0 +1,247 @@
+"""Settings: one roster, four sources, the later stronger: the project's file, the user's file, variables, flags.
+
+Rules kept here:
+
+1. A setting that no source names has its default; where a value came from is kept beside it, and ``countermark doctor`` prints both.
+2. Every wrong setting of every source is named at once, with what stood there; none is skipped.
+3. A key of a file that is no setting is refused with the settings that are spelled like it, because nobody would obey it. A variable
+   that is none is only warned of: it may be meant for another program of ours.
+"""
+
+import difflib
+import getpass
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, final
+
+from countermark.lines.surface import SettingUnknown, SettingUnreadable
+from countermark.values import NonEmpty, Principal, Refused, Unreadable
+
+SettingDefect = SettingUnknown | SettingUnreadable
+SettingKind = Literal["store", "name", "launcher", "seconds"]
+
+PROJECT_FILE: Final = "countermark.toml"
+_FILE_BYTES_MAX: Final = 1024 * 1024
+_STORE_FOLDER: Final = ".countermark"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of the roster; ``default_text`` is what the reference page says of its default."""
+
+    name: str
+    kind: SettingKind
+    default_text: str
+    help: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return "COUNTERMARK_" + self.name.replace(".", "_").upper()
+
+
+ROSTER: Final = (
+    Setting(
+        "store.url",
+        "store",
+        "the .countermark folder here or in a folder above, else one is created here",
+        "Where runs are recorded, as sqlite:///PATH of a store folder.",
+    ),
+    Setting("principal", "name", "local", "The account under which a work is counted; part of the Work key."),
+    Setting("requester", "name", "the name of the user who calls", "Who asks for a run; with the request it names the run."),
+    Setting("launcher", "launcher", "local", "What starts the command of a claim."),
+    Setting("grace_s", "seconds", "30", "Seconds for which a dispatched attempt may show nothing before it is concluded to be lost."),
+    Setting("watch_interval_s", "seconds", "2", "Seconds between two sweeps of a command that watches."),
+)
+BY_NAME: Final = {setting.name: setting for setting in ROSTER}
+
+#: Variables that a trainer receives, and a switch of this program: no settings.
+VARIABLES_OF_OURS: Final = frozenset(f"COUNTERMARK_{name}" for name in ("MANIFEST", "ATTEMPT", "OUTPUT", "RESUME", "DEBUG"))
+
+Found: TypeAlias = "dict[str, tuple[object, str]]"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A setting's value, as text, and where it came from."""
+
+    setting: Setting
+    value: str
+    source: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting's value. ``store`` is the folder of the store, whether it exists or not."""
+
+    store: Path
+    principal: str
+    requester: str
+    launcher: str
+    grace_ms: int
+    watch_interval_s: float
+    resolved: tuple[Resolved, ...]
+    warnings: tuple[SettingUnknown, ...]
+
+
+def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str], here: Path) -> Settings | Refused[SettingDefect]:
+    """The settings as the sources give them, or every defect. ``flags`` holds the names that a command line may set; None is unset."""
+    defects: list[SettingDefect] = []
+    found: Found = {}
+    for path in (_upwards(here, PROJECT_FILE, Path.is_file), user_file(environ)):
+        if path is not None and path.is_file():
+            found.update(_from_file(path, defects))
+    from_variables, warnings = _from_variables(environ)
+    found.update(from_variables)
+    found.update({name: (value, "flag") for name, value in flags.items() if value is not None})
+    resolved: dict[str, Resolved] = {}
+    for setting in ROSTER:
+        raw, source = found.get(setting.name, (_default(setting, here), "default"))
+        value = _checked(setting, raw)
+        if isinstance(value, Unreadable):
+            defects.append(SettingUnreadable(setting.name, source, str(raw), value.why))
+        else:
+            resolved[setting.name] = Resolved(setting, value, source)
+    if (refusal := NonEmpty.of(defects)) is not None:
+        return Refused(refusal)
+    return Settings(
+        store_folder(resolved["store.url"].value),
+        resolved["principal"].value,
+        resolved["requester"].value,
+        resolved["launcher"].value,
+        round(float(resolved["grace_s"].value) * 1000),
+        float(resolved["watch_interval_s"].value),
+        tuple(resolved.values()),
+        warnings,
+    )
+
+
+def user_file(environ: Mapping[str, str]) -> Path | None:
+    """The user's own file in the XDG place, whether it exists or not; None where there is no home."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(base):
+        home = environ.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        base = os.path.join(home, ".config")
+    return Path(base) / "countermark" / "config.toml"
+
+
+def store_folder(url: str) -> Path:
+    """The folder of a store's address; an address of the ledger's file means its folder."""
+    path = Path(url.removeprefix("sqlite:///"))
+    return path.parent if path.suffix == ".sqlite" else path
+
+
+def _upwards(here: Path, name: str, wanted: Callable[[Path], bool]) -> Path | None:
+    for folder in (here, *here.parents):
+        try:
+            if wanted(folder / name):
+                return folder / name
+        except OSError:
+            continue
+    return None
+
+
+def _default(setting: Setting, here: Path) -> str:
+    if setting.name == "store.url":
+        return f"sqlite:///{_upwards(here, _STORE_FOLDER, Path.is_dir) or here / _STORE_FOLDER}"
+    return _user() if setting.name == "requester" else setting.default_text
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        name = str(os.getuid())
+    cleaned = re.sub(r"[^A-Za-z0-9._@:/+-]", "-", name)[:200].lstrip("._@:/+-")
+    return cleaned or f"uid-{os.getuid()}"
+
+
+def _checked(setting: Setting, raw: object) -> str | Unreadable:
+    """The raw value as canonical text, or why it is none."""
+    if setting.kind == "seconds":
+        return _seconds(raw)
+    if not isinstance(raw, str):
+        return Unreadable("it is no text")
+    match setting.kind:
+        case "name":
+            read = Principal.read(raw)
+            return read if isinstance(read, Unreadable) else read.text
+        case "launcher":
+            return raw if raw == "local" else Unreadable("this version starts local processes only; write local")
+        case "store":
+            return _store_url(raw)
+
+
+def _seconds(raw: object) -> str | Unreadable:
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        return Unreadable("it is no number of seconds")
+    text = str(raw)
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", text, re.ASCII):
+        return Unreadable("it is no number of seconds from 0 to 999999 with at most three decimals")
+    return text
+
+
+def _store_url(raw: str) -> str | Unreadable:
+    if raw.startswith("postgresql:"):
+        return Unreadable("this version records runs in SQLite only")
+    if not raw.startswith("sqlite:///") or raw == "sqlite:///" or "\0" in raw:
+        return Unreadable("a store is named sqlite:///PATH")
+    return f"sqlite:///{Path(raw.removeprefix('sqlite:///')).expanduser().absolute()}"
+
+
+def _from_file(path: Path, defects: list[SettingDefect]) -> Found:
+    source = str(path)
+    try:
+        if path.stat().st_size > _FILE_BYTES_MAX:
+            raise ValueError("it is larger than 1 MiB")
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        defects.append(SettingUnreadable("the file", source, "", error.strerror or "it cannot be read"))
+        return {}
+    except (ValueError, RecursionError) as error:
+        defects.append(SettingUnreadable("the file", source, "", f"it is no TOML: {error}"))
+        return {}
+    found: Found = {}
+    for name, value in _leaves(table, ""):
+        if name in BY_NAME:
+            found[name] = (_absolute(value, path.parent) if name == "store.url" else value, source)
+        else:
+            defects.append(SettingUnknown(name, source, nearest(name, BY_NAME)))
+    return found
+
+
+def _leaves(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and not prefix:
+            yield from _leaves(value, f"{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _absolute(value: object, folder: Path) -> object:
+    """A store's relative address in a file means relative to that file."""
+    if isinstance(value, str) and value.startswith("sqlite:///") and not value.startswith(("sqlite:////", "sqlite:///~")):
+        return f"sqlite:///{folder / value.removeprefix('sqlite:///')}"
+    return value
+
+
+def _from_variables(environ: Mapping[str, str]) -> tuple[Found, tuple[SettingUnknown, ...]]:
+    variables = {setting.variable: setting.name for setting in ROSTER}
+    ours = sorted((name, value) for name, value in environ.items() if name.startswith("COUNTERMARK_"))
+    unknown = (name for name, _ in ours if name not in variables and name not in VARIABLES_OF_OURS)
+    found: Found = {variables[name]: (value, name) for name, value in ours if name in variables}
+    return found, tuple(SettingUnknown(name, "the environment", nearest(name, variables)) for name in unknown)
+
+
+def nearest(name: str, names: "Mapping[str, object] | tuple[str, ...]") -> tuple[str, ...]:
+    """The names that are spelled most like ``name``, best first."""
+    return tuple(difflib.get_close_matches(name, list(names), n=3, cutoff=0.6))

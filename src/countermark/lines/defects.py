@@ -1,0 +1,104 @@
+"""Any defect as a sentence and as a document: the one roster of everything that can be refused, blocked, unread or warned of.
+
+Rules kept here:
+
+1. ``AnyDefect`` is closed, and every member has a sentence: a new defect without one does not type-check.
+2. A defect's class name is its stable code; its fields are its values, in the spelling of documents.
+3. Outside text is escaped in sentences. In documents it stands as it was, because JSON escapes it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, Final, get_args
+
+from countermark.lines.of_checkpoints import checkpoint_sentence
+from countermark.lines.of_evidence import EvidenceDefect, evidence_sentence
+from countermark.lines.of_files import FolderDefect, ReadingDefect, file_sentence, folder_sentence
+from countermark.lines.of_recipes import RecipeDefect, recipe_sentence
+from countermark.lines.of_records import RecordDefect, record_sentence
+from countermark.lines.of_runs import RunDefect, run_sentence
+from countermark.lines.of_surface import surface_sentence
+from countermark.lines.of_verdicts import VerdictDefect, blocker_sentence, note_sentence, why_not_sentence
+from countermark.lines.of_weights import WeightsDefect, weights_sentence
+from countermark.lines.sentence import Sentence
+from countermark.lines.surface import SurfaceDefect
+from countermark.lines.texts import Document, JsonValue, camel, number
+from countermark.run.attempts import AttemptKey, Nonce
+from countermark.run.checkpoint import CheckpointDefect
+from countermark.verdict.kinds import Blocker, OrphanOutput
+
+AnyDefect = (
+    RecipeDefect | RunDefect | CheckpointDefect | EvidenceDefect | VerdictDefect
+    | RecordDefect | ReadingDefect | FolderDefect | WeightsDefect | SurfaceDefect
+)  # fmt: skip
+
+#: Every defect's class, by its code, in the order of the union.
+CODES: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(AnyDefect)}
+
+
+def sentence(defect: AnyDefect) -> Sentence:
+    """What a person is told: the message and what to do."""
+    if isinstance(defect, RecipeDefect):
+        return recipe_sentence(defect)
+    if isinstance(defect, SurfaceDefect):
+        return surface_sentence(defect)
+    if isinstance(defect, RunDefect):
+        return run_sentence(defect)
+    if isinstance(defect, RecordDefect):
+        return record_sentence(defect)
+    if isinstance(defect, EvidenceDefect):
+        return evidence_sentence(defect)
+    if isinstance(defect, CheckpointDefect):
+        return checkpoint_sentence(defect)
+    if isinstance(defect, ReadingDefect):
+        return file_sentence(defect)
+    if isinstance(defect, FolderDefect):
+        return folder_sentence(defect)
+    if isinstance(defect, WeightsDefect):
+        return weights_sentence(defect)
+    if isinstance(defect, Blocker):
+        return blocker_sentence(defect)
+    if isinstance(defect, OrphanOutput):
+        return note_sentence(defect)
+    return why_not_sentence(defect)
+
+
+def defect_document(defect: AnyDefect) -> Document:
+    """What a program is told: code, values, message and remedy."""
+    said = sentence(defect)
+    return {"code": type(defect).__name__, **_values(defect), "message": said.message, "remedy": said.remedy}
+
+
+def defect_documents(defects: Iterable[AnyDefect]) -> list[JsonValue]:
+    """Each defect's document, in their order."""
+    return [defect_document(defect) for defect in defects]
+
+
+def _values(value: Any) -> Document:
+    return {camel(field.name): document_value(getattr(value, field.name)) for field in fields(value)}
+
+
+def document_value(value: Any) -> JsonValue:
+    """One of our values as a document carries it. An attempt is its nonce; whatever spells itself is its spelling."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return number(value)
+    if isinstance(value, AttemptKey | Nonce):
+        return value.hex if isinstance(value, Nonce) else value.nonce.hex
+    if isinstance(value, Mapping):
+        return {str(key): document_value(inner) for key, inner in value.items()}
+    if isinstance(value, Iterable):
+        return [document_value(inner) for inner in value]
+    if isinstance(value, AnyDefect):
+        return defect_document(value)
+    if callable(spell := getattr(value, "spell", None)):
+        return str(spell())
+    if is_dataclass(value):
+        return {"is": type(value).__name__, **_values(value)}
+    raise TypeError(f"a document has no form for {type(value).__name__}")

@@ -1,0 +1,57 @@
+"""Sentences for what keeps a checkpoint from being resumed from."""
+
+from countermark.lines.sentence import Sentence, quoted, short
+from countermark.lines.texts import listed, plain
+from countermark.run.checkpoint import (
+    AttemptNotMember,
+    CheckpointAbsent,
+    CheckpointDefect,
+    ComponentDigestMismatch,
+    ComponentForeign,
+    ComponentMissing,
+    ComponentStepMismatch,
+    ComponentUnread,
+    DataPositionMismatch,
+    ManifestDiverges,
+    PublicationIncomplete,
+    PublicationUnobserved,
+)
+
+_OLDER = "resume from an older checkpoint: countermark checkpoint inspect on each shows which is admissible"
+
+
+def checkpoint_sentence(defect: CheckpointDefect) -> Sentence:
+    match defect:
+        case CheckpointAbsent(path, why):
+            return Sentence(f"there is no checkpoint at {quoted(path)}: {plain(why)}", "name a checkpoint's folder")
+        case ComponentMissing(component):
+            return Sentence(f"{component} is missing: resumed without it, training ends without an error and with other weights", _OLDER)
+        case ComponentUnread(component, why):
+            return Sentence(f"{component} cannot be read: {plain(why)}", _OLDER)
+        case ComponentStepMismatch(component, step):
+            return Sentence(f"{component} is of step {step}, which is not the checkpoint's", _OLDER)
+        case ComponentDigestMismatch(component):
+            return Sentence(f"{component} is not the one that was published: its bytes have another digest", _OLDER)
+        case ComponentForeign(component, why):
+            return Sentence(f"{component} belongs to something else: {plain(why)}", _OLDER)
+        case DataPositionMismatch(expected, found):
+            return Sentence(
+                f"the data position is {found} micro batches, and the step leads to {expected}: rows would be skipped or seen twice", _OLDER
+            )
+        case PublicationIncomplete(whys):
+            return Sentence(f"it was not published whole: {listed(map(plain, whys))}", _OLDER)
+        case PublicationUnobserved(whys):
+            return Sentence(
+                f"nothing shows that its writer had finished: {listed(map(plain, whys))}",
+                "most trainers publish this way; if you know that it had finished, say so with --vouch, or use it for its weights only",
+            )
+        case AttemptNotMember(attempt):
+            return Sentence(f"it was written by attempt {quoted(short(attempt))}, which is not one of this run's", _OLDER)
+        case ManifestDiverges(divergences):
+            differences = listed(
+                f"{plain(each.leaf)} is {quoted(each.found)} ({plain(each.source)}) where {quoted(each.desired)} is asked for"
+                for each in divergences
+            )
+            return Sentence(
+                f"it is of another computation: {differences}", "a changed coordinate is another work: start it with countermark run"
+            )

@@ -1,0 +1,51 @@
+"""Sentences for recipes that cannot be resolved, and for stored manifests that cannot be read."""
+
+from countermark.lines.sentence import Sentence, quoted
+from countermark.lines.texts import either, listed, plain
+from countermark.recipe.manifest import CoordinateMissing, CoordinateUnknown, CoordinateUnreadable, ManifestDefect
+from countermark.recipe.resolve import (
+    AxisUnresolved,
+    CoordinateRefused,
+    ObservationsContradict,
+    ResolveDefect,
+    UnknownField,
+    UnsupportedSemanticField,
+)
+
+RecipeDefect = ResolveDefect | ManifestDefect
+
+_STORED = "what was stored is no manifest of this version: read it with the countermark that wrote it"
+
+
+def at(field: str, line: int) -> str:
+    """A field and its line, where it has one."""
+    return f"{quoted(field)} (line {line})" if line else quoted(field)
+
+
+def recipe_sentence(defect: RecipeDefect) -> Sentence:
+    match defect:
+        case AxisUnresolved(axis, field, found, remedy):
+            place = f"field {quoted(field)} holds {quoted(found)}" if found else f"field {quoted(field)} is absent"
+            return Sentence(f"{plain(axis)} is left open: {place}", plain(remedy))
+        case CoordinateRefused(axis, field, line, found, why):
+            return Sentence(
+                f"field {at(field, line)} cannot be {plain(axis)} ({quoted(found)}), because {plain(why)}",
+                f"correct it there, or pin it: --set {plain(axis)}=VALUE",
+            )
+        case UnsupportedSemanticField(field, found, line):
+            return Sentence(
+                f"field {at(field, line)} changes the computation ({quoted(found)}) and no coordinate can say so",
+                "remove the field: with it, two computations would have one Work key",
+            )
+        case UnknownField(field, _, line, nearest):
+            meant = f"did you mean {either(map(plain, nearest))}?" if nearest else "remove it"
+            return Sentence(f"there is no field {at(field, line)} in this format", meant)
+        case ObservationsContradict(axis, names, found):
+            pairs = listed(f"{quoted(name)} says {quoted(said)}" for name, said in zip(names, found, strict=False))
+            return Sentence(f"two fields speak of {plain(axis)} and disagree: {pairs}", "keep one of them")
+        case CoordinateMissing(coordinate):
+            return Sentence(f"the stored manifest lacks {plain(coordinate)}", _STORED)
+        case CoordinateUnreadable(coordinate, found, why):
+            return Sentence(f"the stored manifest's {plain(coordinate)} ({quoted(found)}) cannot be read, because {plain(why)}", _STORED)
+        case CoordinateUnknown(coordinate):
+            return Sentence(f"the stored manifest has {quoted(coordinate)}, which is no coordinate", _STORED)

@@ -1,0 +1,61 @@
+"""Sentences for files of weights that are not what the format asks for, and for tensors that no root can carry."""
+
+from countermark.lines.sentence import Sentence, quoted
+from countermark.lines.texts import counted, plain
+from countermark.weights import (
+    DataHole,
+    FileTooShort,
+    GitLfsPointer,
+    HeaderDefect,
+    HeaderKeyRepeated,
+    HeaderLengthInvalid,
+    HeaderMetadataInvalid,
+    HeaderUnparseable,
+    NameDefect,
+    TensorEntryInvalid,
+    TensorNameUnprintable,
+    TensorOutOfBounds,
+    TensorRepeated,
+    TensorSizeDisagrees,
+    TensorsOverlap,
+    TrailingBytes,
+)
+
+WeightsDefect = HeaderDefect | NameDefect
+
+_AGAIN = "fetch or write the file again: it is not what its writer meant to leave"
+_WRITER = "have it written again by the official safetensors library"
+
+
+def weights_sentence(defect: WeightsDefect) -> Sentence:
+    match defect:
+        case FileTooShort(file, size):
+            return Sentence(f"{quoted(file)} has {counted(size, 'byte')}; a safetensors file has at least 8", _AGAIN)
+        case GitLfsPointer(file):
+            return Sentence(f"{quoted(file)} is a git-lfs pointer, not the weights", "fetch the weights themselves: git lfs pull")
+        case HeaderLengthInvalid(file, length, room):
+            return Sentence(f"{quoted(file)} says that its header has {length} bytes, and there is room for {room}", _AGAIN)
+        case HeaderUnparseable(file, why):
+            return Sentence(f"the header of {quoted(file)} cannot be read: {plain(why)}", _AGAIN)
+        case HeaderKeyRepeated(file, where, key):
+            place = f"entry {quoted(where)}" if where else "the header"
+            return Sentence(f"{place} of {quoted(file)} holds the key {quoted(key)} more than once", _WRITER)
+        case HeaderMetadataInvalid(file, why):
+            return Sentence(f"the metadata of {quoted(file)} is not text under each key: {plain(why)}", _WRITER)
+        case TensorEntryInvalid(file, tensor, why):
+            return Sentence(f"tensor {quoted(tensor)} of {quoted(file)} has no valid entry: {plain(why)}", _WRITER)
+        case TensorSizeDisagrees(file, tensor, expected, found):
+            wanted = "another number" if expected is None else str(expected)
+            return Sentence(f"tensor {quoted(tensor)} of {quoted(file)} has {found} bytes; dtype and shape ask for {wanted}", _WRITER)
+        case TensorOutOfBounds(file, tensor, end, available):
+            return Sentence(f"tensor {quoted(tensor)} of {quoted(file)} ends at byte {end} of {available}: the file was cut", _AGAIN)
+        case TensorsOverlap(file, first, second):
+            return Sentence(f"tensors {quoted(first)} and {quoted(second)} of {quoted(file)} share bytes", _WRITER)
+        case DataHole(file, begin, end):
+            return Sentence(f"bytes {begin} to {end} of {quoted(file)} belong to no tensor", _WRITER)
+        case TrailingBytes(file, size):
+            return Sentence(f"{counted(size, 'byte')} follow the last tensor of {quoted(file)}", _AGAIN)
+        case TensorRepeated(tensor, times):
+            return Sentence(f"{counted(times, 'tensor')} are called {quoted(tensor)}", "keep one file of each tensor")
+        case TensorNameUnprintable(tensor):
+            return Sentence(f"no line can carry the tensor name {quoted(tensor)}", "rename the tensor without control characters")
