@@ -22,22 +22,13 @@ from countermark.files.archive import Member, read_members
 from countermark.files.reading import OpenFile, ShortRead
 from countermark.values import shown
 from countermark.weights import DTYPE_BITS
-from countermark.weights.refusals import FileDefect
+from countermark.weights.refusals import FileDefect, PickleUnreadable
 
 PICKLE_BYTES_MAX: Final = 64 << 20
 OPERATIONS_MAX: Final = 4_000_000
 DIMENSIONS_MAX: Final = 64
 _WHYS_MAX: Final = 20
 _KEY_MAX: Final = 2**32
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class PickleUnreadable:
-    """The file is no archive of ``torch.save`` that can be read without executing it; every reason."""
-
-    file: str
-    whys: tuple[str, ...]
 
 
 @final

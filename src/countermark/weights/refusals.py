@@ -176,3 +176,47 @@ WeightsDefect = (
     | ShardDisagrees
     | TensorsInTwoShards
 )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PickleUnreadable:
+    """The file is no archive of ``torch.save`` that can be read without executing it; every reason."""
+
+    file: str
+    whys: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TokenizerAbsent:
+    """None of the files that a tokenizer consists of is in the folder."""
+
+
+TokenizerDefect = DocumentDefect | TokenizerAbsent
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RowUnreadable:
+    """A line (counted from 1) of a dataset that is no row."""
+
+    line: int
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MoreRowsUnreadable:
+    """As many further lines are no rows."""
+
+    count: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DatasetEmpty:
+    """There is no row."""
+
+
+DatasetDefect = FileDefect | RowUnreadable | MoreRowsUnreadable | DatasetEmpty
