@@ -118,7 +118,8 @@ def present(folder: Path, name: str) -> bool:
 
 
 def _read(folder: Path, name: str, kind: type[R]) -> ReceiptReading[R]:
-    data = read_bounded(folder / name, CLAIM_BYTES_MAX if kind is ClaimReceipt else RECEIPT_BYTES_MAX)
+    bytes_max = CLAIM_BYTES_MAX if kind is ClaimReceipt else RECEIPT_BYTES_MAX
+    data = read_bounded(folder / name, bytes_max)
     if data is None:
         return ReceiptAbsent()
     receipt = data if isinstance(data, Unreadable) else decode(data, kind)
@@ -128,11 +129,11 @@ def _read(folder: Path, name: str, kind: type[R]) -> ReceiptReading[R]:
 def read_bounded(path: Path, bytes_max: int) -> bytes | Unreadable | None:
     """A small regular file's bytes; None when there surely is none; else why it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return _surely_absent(path)
+        descriptor = _open(path)
+        if descriptor is None:
+            return _surely_absent(path)
     except OSError as error:
-        return Unreadable(error.strerror)
+        return Unreadable(str(error.strerror))
     try:
         seen = os.fstat(descriptor)
         if not stat.S_ISREG(seen.st_mode):
@@ -142,20 +143,38 @@ def read_bounded(path: Path, bytes_max: int) -> bytes | Unreadable | None:
         with os.fdopen(os.dup(descriptor), "rb") as file:
             return file.read(bytes_max + 1)
     except OSError as error:
-        return Unreadable(error.strerror)
+        return Unreadable(str(error.strerror))
     finally:
         os.close(descriptor)
 
 
+def _open(path: Path) -> int | None:
+    """A descriptor, or None when the opening says that there is no such file and the listing agrees. What appears between the two is
+    opened at the second try; what is listed and cannot be opened even then raises ``OSError``."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        if not _listed(path):
+            return None
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        raise OSError(0, "the folder lists it and it cannot be opened: the reads disagree") from None
+
+
+def _listed(path: Path) -> bool:
+    try:
+        return path.name in os.listdir(path.parent)
+    except FileNotFoundError:
+        return False
+
+
 def _surely_absent(path: Path) -> Unreadable | None:
     try:
-        if path.name in os.listdir(path.parent):
-            return Unreadable("the folder lists it and it cannot be opened: the reads disagree")
         system = file_system_of(path.parent)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        return Unreadable(f"the folder cannot be listed: {error.strerror}")
     if system in NETWORK_FILE_SYSTEMS:
         return Unreadable(f"it is not visible on a {system} file system, which does not prove that it was not written")
     return None

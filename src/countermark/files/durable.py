@@ -1,0 +1,68 @@
+"""Durable files: whole or not there, and still there after the power went.
+
+Rules kept here:
+
+1. Bytes go to a temporary name in the same folder and are synced before the name that counts points at them; then the folder is synced.
+2. ``write_new`` creates exclusively by link(2), which unlike rename never replaces: of several writers exactly one succeeds.
+3. A failure leaves the name that counts as it was, and takes the temporary file away where the disk still allows that.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Create the file with these bytes. Raises ``FileExistsError`` if the name is taken, and other ``OSError`` of the disk."""
+    temporary = _written_beside(path, data)
+    try:
+        os.link(temporary, path, follow_symlinks=False)
+    finally:
+        _remove(temporary)
+    sync_folder(path.parent)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put these bytes in the file's place, whatever was there. Raises ``OSError`` of the disk."""
+    temporary = _written_beside(path, data)
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        _remove(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the folder's entries durable. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _written_beside(path: Path, data: bytes) -> Path:
+    """A temporary file beside ``path`` that holds the bytes durably."""
+    temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        _remove(temporary)
+        raise
+    return temporary
+
+
+def _remove(temporary: Path) -> None:
+    """Take a temporary file away; one that stays is never read by anybody, so a disk that refuses this has not failed the caller."""
+    try:
+        temporary.unlink()
+    except OSError:
+        return
