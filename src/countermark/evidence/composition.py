@@ -3,7 +3,8 @@
 Rules kept here:
 
 1. The binder compares the subject of *every* read, each half on its own, and only then decides.
-2. The composition matches the cut to the populations by their receipts: a cut of another sweep orders reads that it never made.
+2. The composition matches the cut to the populations by their receipts: a cut of another sweep orders reads that it never made, and one
+   reading that is handed in for both readings of terminals is no second look.
 3. Every member belongs to an attempt of the admitted graph, or is named as foreign.
 4. Costs O(attempts + members).
 """
@@ -51,7 +52,8 @@ class CutCoversUnreadAxis:
 @final
 @dataclass(frozen=True, slots=True)
 class ForeignMember:
-    """A member of the stage's population concerns an attempt outside the admitted graph."""
+    """A member of the stage's population concerns an attempt outside the admitted graph, or a receipt in the folder of ``attempt`` names
+    another one."""
 
     stage: Stage
     attempt: AttemptKey
@@ -142,14 +144,17 @@ def compose_evidence(graph: AttemptGraph, readback: Readback, cut: ObservationCu
     subject = readback.subject
     defects: list[CompositionDefect] = [*_halves("graph", subject, graph.subject), *_halves("cut", subject, cut.subject)]
     covered = {read.stage: read.receipts for read in cut.stages}
+    first_look = frozenset(receipt.id for receipt in readback.population("terminals").receipts())
     for stage in STAGES:
         population = readback.population(stage)
         receipts = population.receipts()
+        same_look = stage == "terminals_again" and any(receipt.id in first_look for receipt in receipts)
         if stage in covered and not receipts:
             defects.append(CutCoversUnreadAxis(stage))
-        elif stage in covered and covered[stage] != receipts:
+        elif same_look or (stage in covered and covered[stage] != receipts):
             defects.append(ReceiptMismatch(stage))
         defects.extend(ForeignMember(stage, member.attempt) for member in population.members() if member.attempt not in graph.attempts)
+        defects.extend(ForeignMember(stage, misfiled.folder) for misfiled in population.misfiled())
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)
     return EvidenceComposition(subject, graph, readback, cut, _SEAL)

@@ -4,7 +4,8 @@ Rules kept here:
 
 1. A sweep reads terminals, processes, outputs, checkpoints, manifests, and terminals again. No single pass over the axes could license
    every conclusion, so an axis may stand twice; order is asked between *stages*.
-2. The cut is the sequence of stages that really ran, each with the receipts of its reading. There is no second table of positions.
+2. The cut is the sequence of stages that really ran, each with the receipts of its reading. There is no second table of positions. A
+   stage at which nobody looked at any source did not run, even though the sweep went past it.
 3. Wall-clock times are never order. A sweep that was broken off orders nothing.
 4. Each stage's token is a type of its own, so skipping a stage does not type-check; it is refused at run time as well, because holding a
    token is no authorization: its subject is compared.
@@ -129,17 +130,22 @@ class StageSkipped(ValueError):
     """A stage was recorded on the token of another stage or another subject: a bug in the sweep, never evidence."""
 
 
+def _ran(stage: Stage, receipts: Receipts) -> tuple[StageRead, ...]:
+    """The stage as the cut holds it: nothing where nobody looked."""
+    return (StageRead(stage, receipts),) if receipts else ()
+
+
 def _next(token: _Token, wanted: type[_Token], subject: Subject, stage: Stage, receipts: Receipts) -> tuple[StageRead, ...]:
     if type(token) is not wanted:
         raise StageSkipped(f"{stage} follows {wanted.__name__}, not {type(token).__name__}")
     if token.subject != subject:
         raise StageSkipped(f"{stage} was read for another subject than the sweep's")
-    return (*token.stages, StageRead(stage, receipts))
+    return (*token.stages, *_ran(stage, receipts))
 
 
 def after_terminals(subject: Subject, receipts: Receipts) -> TerminalsDone:
     """Begin a sweep: terminals were read."""
-    return TerminalsDone(subject, (StageRead("terminals", receipts),))
+    return TerminalsDone(subject, _ran("terminals", receipts))
 
 
 def after_processes(token: TerminalsDone, subject: Subject, receipts: Receipts) -> ProcessesDone:

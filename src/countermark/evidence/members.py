@@ -90,7 +90,8 @@ ProcessState = Literal["alive", "settling", "dead"]
 @final
 @dataclass(frozen=True, slots=True)
 class ProcessSeen:
-    """An execution of an attempt. ``execution`` is None when the lock proves life before the process wrote its receipt."""
+    """An execution of an attempt. ``execution`` is the trainer's, also while only its supervisor lives; it is None when a lock proves life
+    before the process wrote its receipt. An unidentified execution may be any other one that was seen, so it is never counted beside it."""
 
     attempt: AttemptKey
     execution: ExecutionIdentity | None
@@ -167,11 +168,21 @@ class EnumerationReceipt:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Misfiled:
+    """A receipt in an attempt's own folder that names another attempt (``names``, as it stood there): a member of neither."""
+
+    folder: AttemptKey
+    names: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Observed(Generic[M_co]):
-    """The source was read completely; no members means that there is none."""
+    """The source was read completely; no members means that there is none. ``misfiled`` receipts make the composition refuse."""
 
     members: tuple[M_co, ...]
     receipt: EnumerationReceipt
+    misfiled: tuple[Misfiled, ...] = ()
 
 
 @final
@@ -213,6 +224,15 @@ class Population(Generic[M_co]):
             match reading.arm:
                 case Observed(members):
                     yield from members
+                case NotAttempted() | ReadRefused():
+                    pass
+
+    def misfiled(self) -> Iterator[Misfiled]:
+        """Every receipt that some source found in another attempt's folder than it names."""
+        for reading in self.readings:
+            match reading.arm:
+                case Observed(_, _, misfiled):
+                    yield from misfiled
                 case NotAttempted() | ReadRefused():
                     pass
 

@@ -92,7 +92,7 @@ class EvidenceOnRefusedDispatch:
 @final
 @dataclass(frozen=True, slots=True)
 class SharedLocation:
-    """Several attempts wrote one place."""
+    """Several attempts wrote one place; they stand in the order of their nonces."""
 
     path: str
     attempts: tuple[AttemptKey, ...]
@@ -175,7 +175,7 @@ class AxisRefused:
 @final
 @dataclass(frozen=True, slots=True)
 class OrderMissing:
-    """``rule`` would be concluded for the attempt, and this read order, which licenses it, was not there."""
+    """What was seen of the attempt would make ``rule`` a conclusion, and the read order that licenses it was not there."""
 
     attempt: AttemptKey
     rule: Literal["SuccessWithoutOutput", "LiveProcessAfterTerminal", "Lost"]
@@ -255,7 +255,7 @@ class Blocked:
 @final
 @dataclass(frozen=True, slots=True)
 class StopRequired:
-    """Cancelled or superseded attempts that still live."""
+    """Cancelled or superseded attempts that still live, or whose supervisor does: it could still start the trainer."""
 
     attempts: NonEmpty[AttemptKey]
 
@@ -269,7 +269,7 @@ class Cancelled:
 @final
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Attempts with a live process and no terminal."""
+    """Attempts with a live process and no terminal, wherever in the graph they stand: nothing is started beside them."""
 
     attempts: NonEmpty[AttemptKey]
 
@@ -304,7 +304,7 @@ class LaunchPending:
 @final
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Dispatched, grace passed, no process and then no terminal: a relaunch needs a new transition."""
+    """Dispatched, grace passed, no process and then no terminal; or given up by a person. A relaunch needs a new transition."""
 
     attempts: NonEmpty[AttemptKey]
 
@@ -329,7 +329,8 @@ class Converged:
 @final
 @dataclass(frozen=True, slots=True)
 class ResumeAvailable:
-    """Every attempt ended without success; the frontier attempt can be followed from any of these checkpoints, newest first."""
+    """Every attempt ended without success; the frontier attempt can be followed from any of these checkpoints, newest first. Of several
+    frontier attempts it is the one that the newest checkpoint's attempt led to."""
 
     attempt: AttemptKey
     checkpoints: NonEmpty[AdmittedCheckpoint]

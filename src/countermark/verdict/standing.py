@@ -1,6 +1,14 @@
-"""What the evidence says of each single attempt: indexed once, in O(attempts + members), and judged without looking at another attempt."""
+"""What the evidence says of each single attempt: indexed once, in O(attempts + members), and judged without looking at another attempt.
+
+Rules kept here:
+
+1. Every check answers with all that it finds; none hides what another one finds.
+2. Two things are told apart only where they are identified: an execution without an identity is not counted beside another one.
+3. What one source says is a fact about that source. A success that another source disputes still lacks an output where there is none.
+"""
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
@@ -23,7 +31,7 @@ from countermark.evidence.members import (
     Unread,
 )
 from countermark.run.attempts import AttemptKey
-from countermark.run.claims import ControlState, DispatchRefused
+from countermark.run.claims import ControlState, Dispatched, DispatchRefused, DispatchUnknown, LaunchResult
 from countermark.verdict.kinds import (
     AttemptWithoutExecutionClaim,
     Blocker,
@@ -47,12 +55,12 @@ class Standing:
 
     attempt: AttemptKey
     control: ControlState
-    first_terminals: list[Terminal] = field(default_factory=list)
-    second_terminals: list[Terminal] = field(default_factory=list)
-    processes: list[ProcessSeen] = field(default_factory=list)
-    outputs: list[OutputSeen] = field(default_factory=list)
-    checkpoints: list[CheckpointSeen] = field(default_factory=list)
-    manifests: list[ManifestSeen] = field(default_factory=list)
+    first_terminals: list[Terminal] = field(default_factory=list[Terminal])
+    second_terminals: list[Terminal] = field(default_factory=list[Terminal])
+    processes: list[ProcessSeen] = field(default_factory=list[ProcessSeen])
+    outputs: list[OutputSeen] = field(default_factory=list[OutputSeen])
+    checkpoints: list[CheckpointSeen] = field(default_factory=list[CheckpointSeen])
+    manifests: list[ManifestSeen] = field(default_factory=list[ManifestSeen])
 
     def terminals(self) -> list[Terminal]:
         """Terminals of both readings."""
@@ -67,20 +75,42 @@ class Standing:
         """Whether there is a terminal and it is no success."""
         return bool(self.terminals()) and not self.succeeded()
 
+    def success_said(self) -> bool:
+        """Whether any source says success, disputed or not."""
+        return any(isinstance(terminal.outcome, Succeeded) for terminal in self.terminals())
+
     def alive(self) -> bool:
         """Whether the trainer or a descendant of it lives."""
         return any(process.state == "alive" for process in self.processes)
 
     def stirring(self) -> bool:
-        """Whether anything lives that may still record a terminal: the trainer or its supervisor."""
+        """Whether anything lives that may still start the trainer or record a terminal: the trainer or its supervisor."""
         return any(process.state != "dead" for process in self.processes)
+
+    def shown(self) -> bool:
+        """Whether anything but a terminal shows that the attempt was started."""
+        return bool(self.processes or self.outputs or self.checkpoints or self.manifests)
+
+    def launch_result(self) -> LaunchResult | None:
+        """The strongest answer of a launcher: "surely nothing started" says nothing once another call started it, or may have."""
+        return max((outcome.result for outcome in self.control.outcomes), key=_strength, default=None)
 
     def dispatch_refused(self) -> bool:
         """Whether the launcher surely started nothing."""
-        return any(isinstance(outcome.result, DispatchRefused) for outcome in self.control.outcomes)
+        return isinstance(self.launch_result(), DispatchRefused)
 
 
-def standings(evidence: EvidenceComposition, states: dict[AttemptKey, ControlState]) -> dict[AttemptKey, Standing]:
+def _strength(result: LaunchResult) -> int:
+    match result:
+        case DispatchRefused():
+            return 0
+        case DispatchUnknown():
+            return 1
+        case Dispatched():
+            return 2
+
+
+def standings(evidence: EvidenceComposition, states: Mapping[AttemptKey, ControlState]) -> dict[AttemptKey, Standing]:
     """Every attempt of the graph with the members that concern it."""
     found = {key: Standing(key, states[key]) for key in evidence.graph.attempts}
     reads = evidence.readback.reads
@@ -114,24 +144,27 @@ def outcome_text(outcome: Outcome) -> str:
             return "preempted"
 
 
-def _execution_text(execution: ExecutionIdentity | None) -> str:
-    if execution is None:
-        return "unidentified (lock held, no receipt)"
-    return f"{execution.host} boot {execution.boot_id} pid {execution.pid} started at tick {execution.start_ticks}"
+def _execution_text(execution: ExecutionIdentity) -> str:
+    place = f"{execution.host} boot {execution.boot_id} pid namespace {execution.pid_namespace}"
+    return f"{place} pid {execution.pid} started at tick {execution.start_ticks}"
 
 
 def terminal_blockers(standing: Standing) -> tuple[Blocker, ...]:
     """Terminals that contradict each other, whichever source or reading they come from."""
-    if len({terminal.outcome for terminal in standing.terminals()}) < 2:
+    terminals = standing.terminals()
+    if len(terminals) < 2 or len({terminal.outcome for terminal in terminals}) < 2:
         return ()
-    said = sorted({f"{terminal.source}: {outcome_text(terminal.outcome)}" for terminal in standing.terminals()})
+    said = sorted({f"{terminal.source}: {outcome_text(terminal.outcome)}" for terminal in terminals})
     return (ContradictoryTerminals(standing.attempt, tuple(said)),)
 
 
 def process_blockers(standing: Standing) -> tuple[Blocker, ...]:
-    """More than one execution of the attempt, living or not."""
-    live = {process.execution for process in standing.processes if process.state == "alive"}
-    executions = {process.execution for process in standing.processes}
+    """More than one identified execution of the attempt, living or not."""
+    if len(standing.processes) < 2:
+        return ()
+    identified = [(process.execution, process.state) for process in standing.processes if process.execution is not None]
+    live = {execution for execution, state in identified if state == "alive"}
+    executions = {execution for execution, _ in identified}
     defects: list[Blocker] = []
     if len(live) > 1:
         defects.append(SeveralLiveProcesses(standing.attempt, tuple(sorted(map(_execution_text, live)))))
@@ -142,15 +175,17 @@ def process_blockers(standing: Standing) -> tuple[Blocker, ...]:
 
 def output_blockers(standing: Standing) -> tuple[Blocker, ...]:
     """Outputs with different digests."""
+    if len(standing.outputs) < 2:
+        return ()
     digests = sorted({output.digest.spell() for output in standing.outputs})
     return (SeveralOutputs(standing.attempt, tuple(digests)),) if len(digests) > 1 else ()
 
 
 def control_blockers(standing: Standing) -> tuple[Blocker, ...]:
     """Evidence or attempts that control does not account for."""
-    defects: list[Blocker] = []
-    if standing.control.claim is None:
-        defects.append(AttemptWithoutExecutionClaim(standing.attempt))
+    unclaimed = (AttemptWithoutExecutionClaim(standing.attempt),) if standing.control.claim is None else ()
+    if not standing.dispatch_refused():
+        return unclaimed
     traces: tuple[tuple[Stage, bool], ...] = (
         ("terminals", bool(standing.terminals())),
         ("processes", bool(standing.processes)),
@@ -158,26 +193,26 @@ def control_blockers(standing: Standing) -> tuple[Blocker, ...]:
         ("checkpoints", bool(standing.checkpoints)),
         ("manifests", bool(standing.manifests)),
     )
-    stages = tuple(stage for stage, seen in traces if seen)
-    if standing.dispatch_refused() and stages:
-        defects.append(EvidenceOnRefusedDispatch(standing.attempt, stages))
-    return tuple(defects)
+    stages: tuple[Stage, ...] = tuple(stage for stage, seen in traces if seen)
+    return (*unclaimed, EvidenceOnRefusedDispatch(standing.attempt, stages)) if stages else unclaimed
 
 
 def ordered_blockers(standing: Standing, evidence: EvidenceComposition) -> tuple[tuple[Blocker, ...], tuple[OrderMissing, ...]]:
     """Blockers that only a read order licenses, and those that the order at hand does not license."""
+    if not standing.terminals():
+        return (), ()
     defects: list[Blocker] = []
     missing: list[OrderMissing] = []
-    reads = evidence.readback.reads
-    first_success = any(isinstance(terminal.outcome, Succeeded) for terminal in standing.first_terminals)
-    if standing.succeeded() and not standing.outputs and reads.outputs.population.complete():
-        answer = evidence.order("terminals" if first_success else "terminals_again", "outputs")
+    stage: Stage
+    if standing.success_said() and not standing.outputs and evidence.readback.reads.outputs.population.complete():
+        first_success = any(isinstance(terminal.outcome, Succeeded) for terminal in standing.first_terminals)
+        stage = "terminals" if first_success else "terminals_again"
+        answer = evidence.order(stage, "outputs")
         if isinstance(answer, Ordered):
             defects.append(SuccessWithoutOutput(standing.attempt))
         else:
-            stage: Stage = "terminals" if first_success else "terminals_again"
             missing.append(OrderMissing(standing.attempt, "SuccessWithoutOutput", stage, "outputs", answer))
-    if standing.terminals() and standing.alive():
+    if standing.alive():
         stage = "terminals" if standing.first_terminals else "terminals_again"
         answer = evidence.order(stage, "processes")
         if isinstance(answer, Ordered):
@@ -200,8 +235,14 @@ class ManifestAgreement:
         return not self.diverging and not self.unread
 
 
-def manifest_agreement(standing: Standing, desired: dict[str, str]) -> ManifestAgreement:
-    """Compare what every source read with the desired spellings. A value that was passed through is no agreement."""
+_AGREED = ManifestAgreement((), ())
+
+
+def manifest_agreement(standing: Standing, desired: Mapping[str, str]) -> ManifestAgreement:
+    """Compare what every source read with the desired spellings. A value that was passed through is no agreement, and where it differs it
+    is a difference all the same: what was handed on was not what was asked for."""
+    if len(standing.manifests) == 1 and _agrees(standing.manifests[0].coordinates, desired):
+        return _AGREED
     said: defaultdict[str, list[tuple[str, Read | Unread]]] = defaultdict(list)
     for manifest in standing.manifests:
         for coordinate, reading in manifest.coordinates.items():
@@ -210,14 +251,28 @@ def manifest_agreement(standing: Standing, desired: dict[str, str]) -> ManifestA
     unread: list[str] = []
     for coordinate, wanted in desired.items():
         reads = [(source, reading) for source, reading in said[coordinate] if isinstance(reading, Read)]
-        others = [f"{reading.value} ({source})" for source, reading in reads if reading.value != wanted]
+        others = {f"{reading.value} ({source})" for source, reading in reads if reading.value != wanted}
         if others:
-            diverging.append(f"{coordinate}: {wanted} → {', '.join(sorted(set(others)))}")
-        elif not any(reading.how != "passed_through" for _, reading in reads):
-            reasons = sorted({reading.reason for _, reading in said[coordinate] if isinstance(reading, Unread)})
-            why = "; ".join(reasons) or ("passed through, which is no reading" if reads else "nobody read it")
-            unread.append(f"{coordinate}: {why}")
+            diverging.append(f"{coordinate}: {wanted} → {', '.join(sorted(others))}")
+        elif all(reading.how == "passed_through" for _, reading in reads):
+            unread.append(f"{coordinate}: {_why_unread(reading for _, reading in said[coordinate])}")
     return ManifestAgreement(tuple(diverging), tuple(unread))
+
+
+def _agrees(found: Mapping[str, Read | Unread], desired: Mapping[str, str]) -> bool:
+    """Whether one source alone read every coordinate, and read what was asked for."""
+    for coordinate, wanted in desired.items():
+        reading = found.get(coordinate)
+        if not isinstance(reading, Read) or reading.value != wanted or reading.how == "passed_through":
+            return False
+    return True
+
+
+def _why_unread(readings: Iterable[Read | Unread]) -> str:
+    """Why what was said of a coordinate is no reading of it."""
+    said = tuple(readings)
+    reasons = sorted({reading.reason for reading in said if isinstance(reading, Unread)})
+    return "; ".join(reasons) or ("passed through, which is no reading" if said else "nobody read it")
 
 
 def manifest_blockers(standing: Standing, agreement: ManifestAgreement) -> tuple[Blocker, ...]:

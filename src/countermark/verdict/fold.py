@@ -1,0 +1,168 @@
+"""The indexed input of reconciliation, and what one pass over all attempts finds.
+
+Rules kept here:
+
+1. One pass indexes, one pass judges each attempt; what concerns several attempts (places, checkpoints) is one pass more. Nothing recurs.
+2. Only what is needed is computed: an effective manifest is compared where there is one or where a success needs one.
+3. Where the input is unordered, the answer does not depend on the order in which it came: ties fall to the smaller nonce or path.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+from countermark.evidence.composition import EvidenceComposition
+from countermark.evidence.cut import Stage
+from countermark.recipe import spellings
+from countermark.run.attempts import AttemptKey, predecessor_of
+from countermark.run.checkpoint import AdmittedCheckpoint, admit_checkpoint
+from countermark.run.claims import ControlComposition
+from countermark.values import NonEmpty, Refused
+from countermark.verdict.kinds import (
+    CANDIDATE_SEAL,
+    Blocker,
+    CheckpointNotAdmitted,
+    CompletionCandidate,
+    OrderMissing,
+    OrphanOutput,
+    SharedLocation,
+)
+from countermark.verdict.standing import (
+    ManifestAgreement,
+    Standing,
+    control_blockers,
+    manifest_agreement,
+    manifest_blockers,
+    ordered_blockers,
+    output_blockers,
+    process_blockers,
+    standings,
+    terminal_blockers,
+)
+
+Admissions = tuple[tuple[tuple[AttemptKey, AdmittedCheckpoint], ...], tuple[CheckpointNotAdmitted, ...]]
+
+
+@final
+@dataclass(slots=True)
+class Fold:
+    """The input by attempt, and what the pass over it found: blockers, candidates, and what no read order licensed."""
+
+    evidence: EvidenceComposition
+    control: ControlComposition
+    grace_ms: int
+    desired: dict[str, str]
+    found: dict[AttemptKey, Standing]
+    agreements: dict[AttemptKey, ManifestAgreement]
+    blockers: list[Blocker]
+    orders: dict[AttemptKey, tuple[OrderMissing, ...]]
+    candidates: list[CompletionCandidate]
+
+    def agreement(self, standing: Standing) -> ManifestAgreement:
+        """How what the attempt ran compares with what was asked for."""
+        known = self.agreements.get(standing.attempt)
+        if known is None:
+            known = self.agreements[standing.attempt] = manifest_agreement(standing, self.desired)
+        return known
+
+    def complete(self, stage: Stage) -> bool:
+        """Whether every source of the stage was read completely."""
+        return self.evidence.readback.population(stage).complete()
+
+
+def fold_of(evidence: EvidenceComposition, control: ControlComposition, grace_ms: int) -> Fold:
+    """Index the input and judge each attempt."""
+    found = standings(evidence, control.states)
+    fold = Fold(evidence, control, grace_ms, spellings(control.desired.manifest), found, {}, [], {}, [])
+    for standing in found.values():
+        _judge(fold, standing)
+    fold.blockers.extend(_shared_locations(found.values()))
+    return fold
+
+
+def _judge(fold: Fold, standing: Standing) -> None:
+    ordered, missing = ordered_blockers(standing, fold.evidence)
+    diverging = manifest_blockers(standing, fold.agreement(standing)) if standing.manifests else ()
+    blockers = (
+        *terminal_blockers(standing),
+        *process_blockers(standing),
+        *output_blockers(standing),
+        *diverging,
+        *control_blockers(standing),
+        *ordered,
+    )
+    if missing:
+        fold.orders[standing.attempt] = missing
+    fold.blockers.extend(blockers)
+    if not blockers and standing.succeeded() and standing.outputs and fold.agreement(standing).equal():
+        output = min(standing.outputs, key=lambda seen: seen.path)
+        fold.candidates.append(CompletionCandidate(standing.attempt, output.digest, output.path, CANDIDATE_SEAL))
+
+
+def _shared_locations(found: Iterable[Standing]) -> tuple[SharedLocation, ...]:
+    """Places that several attempts wrote to."""
+    first: dict[str, AttemptKey] = {}
+    shared: dict[str, set[AttemptKey]] = {}
+    for standing in found:
+        for members in (standing.outputs, standing.checkpoints):
+            for member in members:
+                writer = first.setdefault(member.path, standing.attempt)
+                if writer != standing.attempt:
+                    shared.setdefault(member.path, {writer}).add(standing.attempt)
+    return tuple(SharedLocation(path, tuple(sorted(attempts, key=_by_nonce))) for path, attempts in shared.items())
+
+
+def _by_nonce(attempt: AttemptKey) -> str:
+    return attempt.nonce.hex
+
+
+def orphan_outputs(fold: Fold) -> tuple[OrphanOutput, ...]:
+    """Every output of an attempt without success, unless the attempt is still running and may yet end in one."""
+    return tuple(
+        OrphanOutput(standing.attempt, output.path, output.digest)
+        for standing in fold.found.values()
+        if standing.outputs and not standing.succeeded() and (standing.terminals() or not standing.stirring())
+        for output in standing.outputs
+    )
+
+
+def perhaps_alive(fold: Fold, standing: Standing) -> tuple[OrderMissing, ...]:
+    """Of a process that was seen alive beside a terminal that no earlier reading shows: the order that would tell which one is old news.
+
+    A terminal that only the second reading shows licenses nothing about processes, so the process is not taken for gone either.
+    """
+    return tuple(missing for missing in fold.orders.get(standing.attempt, ()) if missing.rule == "LiveProcessAfterTerminal")
+
+
+def admissions(fold: Fold) -> Admissions:
+    """Every checkpoint of the run with the attempt whose folder holds it: admitted (highest step first), or with all its defects."""
+    members = frozenset(key.nonce.hex for key in fold.found)
+    manifest = fold.control.desired.manifest
+    admitted: list[tuple[AttemptKey, AdmittedCheckpoint]] = []
+    rejected: list[CheckpointNotAdmitted] = []
+    for standing in fold.found.values():
+        for seen in standing.checkpoints:
+            answer = admit_checkpoint(seen.readback, manifest, members)
+            if isinstance(answer, Refused):
+                rejected.append(CheckpointNotAdmitted(seen.attempt, seen.step, seen.path, answer.defects))
+            else:
+                admitted.append((seen.attempt, answer))
+    admitted.sort(key=lambda pair: (-pair[1].step, pair[0].nonce.hex, pair[1].path))
+    return tuple(admitted), tuple(rejected)
+
+
+def followed_from(fold: Fold, ended: NonEmpty[AttemptKey], holder: AttemptKey) -> AttemptKey:
+    """The frontier attempt that goes on from a checkpoint which ``holder`` wrote: the one that ``holder`` led to, else the first by nonce.
+
+    Each attempt is visited once, from the frontier backwards.
+    """
+    visited: set[AttemptKey] = set()
+    attempts = fold.evidence.graph.attempts
+    for last in sorted(ended, key=_by_nonce):
+        step: AttemptKey | None = last
+        while step is not None and step not in visited:
+            if step == holder:
+                return last
+            visited.add(step)
+            step = predecessor_of(attempts[step].cause)
+    return min(ended, key=_by_nonce)
