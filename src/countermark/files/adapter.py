@@ -15,8 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
-from countermark.files.documents import as_list, read_object
+from countermark.files.documents import CONFIG_BYTES_MAX, as_list, parse_object
+from countermark.files.reading import read_small
 from countermark.recipe.canonical import canonical_json
+from countermark.values import Unreadable
 from countermark.weights.refusals import DocumentDefect, DocumentUnreadable
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
@@ -108,17 +110,26 @@ def adapter_config(document: Mapping[str, object]) -> AdapterConfig:
     return AdapterConfig(defaults | {key: _sorted_set(key, value) for key, value in document.items()})
 
 
-def read_adapter(folder: Path, *, links_to: tuple[Path, ...] = ()) -> AdapterConfig | DocumentDefect:
-    """The configuration beside an adapter's weights."""
-    document = read_object(folder, ADAPTER_CONFIG, links_to=links_to)
-    if not isinstance(document, Mapping):
+def parse_adapter(content: bytes) -> AdapterConfig | Unreadable:
+    """A configuration from the bytes of its file."""
+    document = parse_object(content)
+    if isinstance(document, Unreadable):
         return document
     config = adapter_config(document)
     try:
         canonical_json(config.values)
     except ValueError as error:
-        return DocumentUnreadable(ADAPTER_CONFIG, str(error))
+        return Unreadable(str(error))
     return config
+
+
+def read_adapter(folder: Path, *, links_to: tuple[Path, ...] = ()) -> AdapterConfig | DocumentDefect:
+    """The configuration beside an adapter's weights."""
+    content = read_small(folder, ADAPTER_CONFIG, CONFIG_BYTES_MAX, links_to=links_to)
+    if not isinstance(content, bytes):
+        return content
+    config = parse_adapter(content)
+    return DocumentUnreadable(ADAPTER_CONFIG, config.why) if isinstance(config, Unreadable) else config
 
 
 def _sorted_set(key: str, value: object) -> object:

@@ -75,7 +75,7 @@ class MeasuredBase:
 
 @final
 @dataclass(slots=True)
-class _Headers:
+class Headers:
     """What the headers of the files said, before any data is read."""
 
     tables: dict[str, TensorTable] = field(default_factory=dict[str, TensorTable])
@@ -111,9 +111,9 @@ def measure_weights(path: Path, *, progress: TotalProgress | None = None) -> Mea
         listed = list_folder(real)
         if not isinstance(listed, tuple):
             return Refused(NonEmpty(listed))
-        kind, headers = _folder_headers(real, tuple(entry.name for entry in listed), links_to)
+        kind, headers = weight_headers(real, tuple(entry.name for entry in listed), links_to)
     else:
-        headers, kind = _Headers(), SINGLE_FILES.get(real.name)
+        headers, kind = Headers(), SINGLE_FILES.get(real.name)
         headers.read(real.parent, real.name, links_to)
         real = real.parent
     names = {span.name for table in headers.tables.values() for span in table.tensors}
@@ -145,8 +145,8 @@ def measure_base(folder: Path, *, progress: TotalProgress | None = None) -> Meas
     return Refused(found)
 
 
-def _folder_headers(folder: Path, names: tuple[str, ...], links_to: tuple[Path, ...]) -> tuple[WeightsKind | None, _Headers]:
-    headers = _Headers()
+def weight_headers(folder: Path, names: tuple[str, ...], links_to: tuple[Path, ...]) -> tuple[WeightsKind | None, Headers]:
+    headers = Headers()
     candidates = [name for name in (*SINGLE_FILES, *INDEX_FILES) if name in names]
     if not candidates:
         headers.defects.append(WeightsAbsent(tuple(name for name in names if name.endswith(_PICKLED))))
@@ -161,7 +161,7 @@ def _folder_headers(folder: Path, names: tuple[str, ...], links_to: tuple[Path, 
     return INDEX_FILES[candidates[0]], headers
 
 
-def _sharded(folder: Path, index: str, names: tuple[str, ...], links_to: tuple[Path, ...], headers: _Headers) -> None:
+def _sharded(folder: Path, index: str, names: tuple[str, ...], links_to: tuple[Path, ...], headers: Headers) -> None:
     """Reads the headers of the shards that the index names, and holds both against each other."""
     listed = _weight_map(folder, index, links_to)
     if not isinstance(listed, Mapping):
@@ -180,7 +180,7 @@ def _sharded(folder: Path, index: str, names: tuple[str, ...], links_to: tuple[P
         absent, unlisted = sorted(by_shard[shard] - found), sorted(found - by_shard[shard])
         if absent or unlisted:
             headers.defects.append(ShardDisagrees(shard, tuple(absent), tuple(unlisted)))
-    strangers = _Headers()
+    strangers = Headers()
     for name in names:
         if name.endswith(".safetensors") and name not in by_shard:
             strangers.read(folder, name, links_to)
@@ -209,7 +209,7 @@ def _weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping
 
 
 def _measured(
-    folder: Path, headers: _Headers, kind: WeightsKind | None, links_to: tuple[Path, ...], progress: TotalProgress | None
+    folder: Path, headers: Headers, kind: WeightsKind | None, links_to: tuple[Path, ...], progress: TotalProgress | None
 ) -> MeasuredWeights | Refused[WeightsDefect]:
     total = sum(table.data_bytes for table in headers.tables.values())
     done = 0

@@ -1,0 +1,163 @@
+"""``countermark.json``: the manifest inside a checkpoint that we published, bytes ↔ values.
+
+Rules kept here:
+
+1. Nothing is optional and nothing has a default: a missing, unknown or repeated field is unreadable. What may be recorded or not is a
+   tagged union with an arm for each.
+2. A manifest that contradicts itself (a component's digest that does not follow from its files, a file in two components, components of
+   another step) is unreadable: nothing is concluded from half of it.
+3. It is bounded, and so is each text in it. File names are plain names of one folder.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, final
+
+import msgspec
+
+from countermark.files.documents import parse_object
+from countermark.files.reading import is_plain_name
+from countermark.run.checkpoint import COMPONENTS, Component, FileReading, component_digest
+from countermark.values import Sha256, Unreadable
+
+MANIFEST: Final = "countermark.json"
+MANIFEST_BYTES_MAX: Final = 16 << 20
+
+_Sha256Text = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+@final
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sha256: _Sha256Text
+    bytes: _Count
+
+
+@final
+class _Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    digest: _Sha256Text
+    bytes: _Count
+    step: _Count
+    files: dict[_Text, _File]
+
+
+@final
+class Counted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", tag_field="is", tag="counted"):
+    """The trainer counted the micro batches that it took."""
+
+    micro_batches: _Count
+
+
+@final
+class Uncounted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is", tag="uncounted"):
+    """Nobody counted micro batches: the position follows from the step."""
+
+
+@final
+class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", tag_field="kind", tag="checkpoint"):
+    countermark: Literal[1]
+    attempt: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    work_key: Annotated[str, msgspec.Meta(pattern=r"^wk1:[0-9a-f]{64}\Z")]
+    step: _Count
+    layout: _Text
+    components: dict[Literal["model_weights", "optimizer_state", "scheduler_state", "rng_state", "data_position"], _Component]
+    position: Counted | Uncounted
+    other_files: dict[_Text, _File]
+    manifest: dict[_Text, _Text]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PublishedManifest:
+    """What a published checkpoint says of itself. ``manifest`` is the desired manifest's 23 spellings; ``attempt`` is a nonce."""
+
+    attempt: str
+    work_key: str
+    step: int
+    layout: str
+    components: Mapping[Component, tuple[FileReading, ...]]
+    others: tuple[FileReading, ...]
+    micro_batches: int | None
+    manifest: Mapping[str, str]
+
+    def names(self) -> frozenset[str]:
+        """Every name that the folder holds, the manifest's own included."""
+        files = (*(file for files in self.components.values() for file in files), *self.others)
+        return frozenset(file.name for file in files) | {MANIFEST}
+
+
+def encode_manifest(published: PublishedManifest) -> bytes:
+    """The bytes of the manifest, ordered and indented for people."""
+    components: dict[str, _Component] = {}
+    for component in COMPONENTS:
+        files = published.components[component]
+        size = sum(file.bytes for file in files)
+        components[component.value] = _Component(component_digest(files).spell(), size, published.step, _files(files))
+    # Constructed from a document, so that writing and reading cannot drift apart.
+    document = {
+        "kind": "checkpoint",
+        "countermark": 1,
+        "attempt": published.attempt,
+        "workKey": published.work_key,
+        "step": published.step,
+        "layout": published.layout,
+        "components": msgspec.to_builtins(components),
+        "position": msgspec.to_builtins(Uncounted() if published.micro_batches is None else Counted(published.micro_batches)),
+        "otherFiles": msgspec.to_builtins(_files(published.others)),
+        "manifest": dict(published.manifest),
+    }
+    checked = msgspec.convert(document, _Manifest)
+    return msgspec.json.format(msgspec.json.encode(checked), indent=1) + b"\n"
+
+
+def decode_manifest(content: bytes) -> PublishedManifest | Unreadable:
+    """A manifest from its bytes, or why it is none."""
+    document = parse_object(content)
+    if isinstance(document, Unreadable):
+        return document
+    try:
+        read = msgspec.convert(document, _Manifest)
+    except msgspec.ValidationError as error:
+        return Unreadable(str(error))
+    if problems := _contradictions(read):
+        return Unreadable("; ".join(problems))
+    components = {component: _readings(read.components[component.value].files) for component in COMPONENTS}
+    position = read.position
+    return PublishedManifest(
+        read.attempt,
+        read.work_key,
+        read.step,
+        read.layout,
+        components,
+        _readings(read.other_files),
+        position.micro_batches if isinstance(position, Counted) else None,
+        read.manifest,
+    )
+
+
+def _contradictions(read: _Manifest) -> tuple[str, ...]:
+    problems = [f"it has no {component}" for component in COMPONENTS if component.value not in read.components]
+    names: list[str] = [*read.other_files]
+    for name, component in read.components.items():
+        files = _readings(component.files)
+        names.extend(component.files)
+        if component_digest(files).spell() != component.digest:
+            problems.append(f"the digest of {name} is not that of its files")
+        if component.bytes != sum(file.bytes for file in files):
+            problems.append(f"the size of {name} is not that of its files")
+        if component.step != read.step:
+            problems.append(f"{name} is of step {component.step}, the checkpoint of {read.step}")
+    if len(set(names)) < len(names) or MANIFEST in names:
+        problems.append("a file is listed twice")
+    if not all(map(is_plain_name, names)):
+        problems.append("a file's name is no plain name")
+    return tuple(problems)
+
+
+def _files(files: tuple[FileReading, ...]) -> dict[str, _File]:
+    return {file.name: _File(file.sha256.spell(), file.bytes) for file in files}
+
+
+def _readings(files: Mapping[str, _File]) -> tuple[FileReading, ...]:
+    return tuple(FileReading(name, Sha256(files[name].sha256.removeprefix("sha256:")), files[name].bytes) for name in sorted(files))

@@ -1,0 +1,245 @@
+"""What the files of a Transformers trainer say: optimizer, scheduler, random generators, trainer state.
+
+Rules kept here:
+
+1. Each function turns the inert value of one file into witnesses and facts, or into every reason why the file is not what it must be.
+2. A fact is spelled as its coordinate spells it, through the coordinate's own reader; what that reader refuses stands as it was found and
+   so differs from any manifest.
+3. Only what the file really says becomes a fact. A schedule's kind or the accumulation are in none of these files.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast, final
+
+from countermark.files.adapter import AdapterConfig
+from countermark.files.documents import as_list
+from countermark.files.pickles import Call, TensorStub
+from countermark.recipe import read_coordinate
+from countermark.run.checkpoint import ArtifactFact, leaf_spelling
+from countermark.values import PerMille, Unreadable, shown
+
+#: Reads the one element of a tensor of the same file.
+Element = Callable[[TensorStub], "int | float | None"]
+
+_STEP_MAX: Final = 2**53
+#: Where optimizers keep a moment of the shape of its tensor, in the order of preference.
+_MOMENTS: Final = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+#: PEFT's word for an initialisation → the manifest's. Everything else stands as PEFT writes it.
+_INITIALISATIONS: Final = {"True": "kaiming"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OptimizerSays:
+    """Steps that its tensors were taken, how many tensors it steps, the shapes of their moments, and what its groups show."""
+
+    steps: tuple[int, ...]
+    parameters: int
+    shapes: tuple[tuple[int, ...], ...]
+    facts: tuple[ArtifactFact, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SchedulerSays:
+    """The scheduler's step, and the learning rates that it began with."""
+
+    step: int
+    facts: tuple[ArtifactFact, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TrainerSays:
+    """The trainer's step and epoch, what its state shows, and notes that speak against nothing."""
+
+    step: int
+    epoch: float | None
+    facts: tuple[ArtifactFact, ...]
+    notes: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Whys:
+    """Every reason why a file is not what it must be."""
+
+    texts: tuple[str, ...]
+
+
+def fact(leaf: str, raw: object, source: str) -> ArtifactFact:
+    """A fact about a coordinate in its canonical spelling."""
+    read = read_coordinate(leaf, raw)
+    return ArtifactFact(leaf, shown(raw) if isinstance(read, Unreadable) else read.spell(), source)
+
+
+def optimizer_says(value: object, element: Element) -> OptimizerSays | Whys:
+    """What an optimizer's ``state_dict`` says."""
+    table = _table(value)
+    groups = [_table(group) for group in as_list(table.get("param_groups")) or []]
+    state = table.get("state")
+    if not groups or not isinstance(state, dict):
+        return Whys(("it is no state of an optimizer",))
+    indices = [index for group in groups for index in as_list(group.get("params")) or []]
+    if len(set(map(repr, indices))) < len(indices):
+        return Whys(("a tensor is in two of its groups",))
+    steps: set[int] = set()
+    shapes: list[tuple[int, ...]] = []
+    whys: list[str] = []
+    for index, kept in cast(dict[object, object], state).items():
+        entry = _table(kept)
+        if index not in indices:
+            whys.append(f"it keeps state for tensor {shown(index)}, which is in none of its groups")
+        if "step" in entry:
+            step = _step(entry["step"], element)
+            if step is None:
+                whys.append(f"the step of tensor {shown(index)} is no number of steps")
+            else:
+                steps.add(step)
+        moments = [entry[name] for name in _MOMENTS if isinstance(entry.get(name), TensorStub)]
+        shapes.extend(moment.shape for moment in moments[:1] if isinstance(moment, TensorStub))
+    if whys:
+        return Whys(tuple(whys))
+    return OptimizerSays(tuple(sorted(steps)), len(indices), tuple(sorted(shapes)), tuple(_group_facts(groups)))
+
+
+def _group_facts(groups: list[Mapping[str, object]]) -> Iterable[ArtifactFact]:
+    """Learning rates, betas and eps of every group that has tensors; the largest weight decay, since biases and norms get none."""
+    source = "optimizer.pt"
+    found: list[ArtifactFact] = []
+    decays = [decay for group in groups if isinstance(decay := group.get("weight_decay"), int | float)]
+    for group in groups:
+        if "initial_lr" in group:
+            found.append(fact("learning_rate", group["initial_lr"], f"{source}: initial_lr"))
+        betas = group.get("betas")
+        if isinstance(betas, tuple | list) and len(cast(tuple[object, ...], betas)) == 2 and "eps" in group:
+            beta1, beta2 = cast(tuple[object, object], tuple(cast(tuple[object, ...], betas)))
+            found.extend(_optimizer_facts({"beta1": beta1, "beta2": beta2, "eps": group["eps"]}, source))
+    if decays:
+        found.append(fact("weight_decay", max(decays), f"{source}: weight_decay"))
+    return dict.fromkeys(found)
+
+
+def _optimizer_facts(leaves: Mapping[str, object], source: str) -> Iterable[ArtifactFact]:
+    """The optimizer's leaves, spelled by the optimizer's own reader; the implementation is not in the file and only lends its form."""
+    read = read_coordinate("optimizer", {"implementation": "adamw_torch", **leaves})
+    for name, raw in leaves.items():
+        spelling = shown(raw) if isinstance(read, Unreadable) else leaf_spelling(read.spell(), f"optimizer.{name}")
+        yield ArtifactFact(f"optimizer.{name}", spelling, f"{source}: {name}")
+
+
+def _step(value: object, element: Element) -> int | None:
+    number = element(value) if isinstance(value, TensorStub) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number or not 0 <= number < _STEP_MAX:
+        return None
+    return int(number) if int(number) == number else None
+
+
+def scheduler_says(value: object) -> SchedulerSays | Whys:
+    """What a scheduler's ``state_dict`` says."""
+    table = _table(value)
+    step = _whole(table.get("last_epoch"))
+    if step is None:
+        return Whys(("it is no state of a scheduler: it has no last_epoch",))
+    rates = as_list(table.get("base_lrs")) or []
+    return SchedulerSays(step, tuple(dict.fromkeys(fact("learning_rate", rate, "scheduler.pt: base_lrs") for rate in rates)))
+
+
+def generators_say(value: object) -> tuple[str, ...]:
+    """Why the states of the random generators are not all there; empty where they are."""
+    table = _table(value)
+    cpu = table.get("cpu")
+    found = {
+        "Python": _is_python_state(table.get("python")),
+        "NumPy": _is_numpy_state(table.get("numpy")),
+        "torch": isinstance(cpu, TensorStub) and cpu.storage.dtype == "U8" and len(cpu.shape) == 1,
+    }
+    return tuple(f"the state of {whose}'s generator is not in it" for whose, is_there in found.items() if not is_there)
+
+
+def _is_python_state(state: object) -> bool:
+    """``random.getstate()``: a version, 624 words and a position, and the spare number of the last Gaussian."""
+    parts = cast(tuple[object, ...], state) if isinstance(state, tuple) else ()
+    if len(parts) != 3 or not isinstance(parts[0], int) or not isinstance(parts[1], tuple):
+        return False
+    words = cast(tuple[object, ...], parts[1])
+    return len(words) == 625 and all(isinstance(word, int) for word in words)
+
+
+def _is_numpy_state(state: object) -> bool:
+    """``numpy.random.get_state()``: the generator's name, its words as an array, a position, and the spare number."""
+    match state:
+        case (str(), Call(), int(), int(), float() | int()):
+            return True
+        case object():
+            return False
+
+
+def trainer_says(document: Mapping[str, object]) -> TrainerSays | Whys:
+    """What ``trainer_state.json`` says."""
+    step = _whole(document.get("global_step"))
+    epoch = document.get("epoch")
+    whys = [] if step is not None else ["it has no global_step"]
+    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | float)):
+        whys.append("its epoch is no number")
+    if whys or step is None:
+        return Whys(tuple(whys))
+    facts: list[ArtifactFact] = []
+    if document.get("train_batch_size") is not None:
+        facts.append(fact("micro_batch", document["train_batch_size"], "trainer_state.json: train_batch_size"))
+    if document.get("max_steps") is not None:
+        facts.append(fact("total_steps", document["max_steps"], "trainer_state.json: max_steps"))
+    return TrainerSays(step, float(epoch) if isinstance(epoch, int | float) else None, tuple(facts), tuple(_notes(document)))
+
+
+def _notes(document: Mapping[str, object]) -> Iterable[str]:
+    best = document.get("best_model_checkpoint")
+    if isinstance(best, str) and best and not _exists(best):
+        yield f"trainer_state.json names {shown(best)} as the best checkpoint, which is not there; a trainer may stop at the end for that"
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def adapter_facts(config: AdapterConfig) -> tuple[ArtifactFact, ...]:
+    """What the adapter's configuration shows: rank, scaling, dropout, targets, method."""
+    values = config.values
+    source = "adapter_config.json"
+    rank, alpha = values.get("r"), values.get("lora_alpha")
+    found = [fact("rank", rank, f"{source}: r")]
+    scaling = _scaling(rank, alpha, values.get("use_rslora") is True)
+    if scaling is not None:
+        found.append(fact("scaling", scaling, f"{source}: lora_alpha, r, use_rslora"))
+    dropout = PerMille.of_rate(values.get("lora_dropout"))
+    spelled = shown(values.get("lora_dropout")) if isinstance(dropout, Unreadable) else dropout.spell()
+    found.append(ArtifactFact("dropout", spelled, f"{source}: lora_dropout"))
+    if isinstance(values.get("target_modules"), list):
+        found.append(fact("target_modules", values["target_modules"], f"{source}: target_modules"))
+    init = str(values.get("init_lora_weights"))
+    arm = "dora" if values.get("use_dora") is True else "lora"
+    found.append(fact("method", f"{arm}(init={_INITIALISATIONS.get(init, init)})", f"{source}: init_lora_weights, use_dora"))
+    return tuple(found)
+
+
+def _scaling(rank: object, alpha: object, rank_stabilized: bool) -> float | None:
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1 or isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        return None
+    try:
+        return float(alpha / rank**0.5 if rank_stabilized else alpha / rank)
+    except OverflowError:
+        return None
+
+
+def _table(value: object) -> Mapping[str, object]:
+    """A dictionary of the file, or an empty one where something else stands there."""
+    return cast(Mapping[str, object], value) if isinstance(value, dict) else {}
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _STEP_MAX else None
