@@ -21,7 +21,7 @@ from countermark.files.model_folder import TotalProgress
 from countermark.files.reading import OpenFile, ShortRead, open_file
 from countermark.recipe.canonical import DatasetHasher
 from countermark.values import NonEmpty, Refused, Sha256, Unreadable
-from countermark.weights.refusals import DatasetDefect, DatasetEmpty, FileChanged, MoreRowsUnreadable, RowUnreadable
+from countermark.weights.refusals import DatasetDefect, DatasetEmpty, DatasetRowUnreadable, FileChanged, MoreRowsUnreadable
 
 LINE_BYTES_MAX: Final = 64 << 20
 BAD_ROWS_MAX: Final = 100
@@ -80,7 +80,7 @@ class _Reading:
 
     def refuse(self, line: int, why: str) -> None:
         if len(self.defects) < BAD_ROWS_MAX:
-            self.defects.append(RowUnreadable(line, why))
+            self.defects.append(DatasetRowUnreadable(line, why))
         else:
             self.more += 1
 

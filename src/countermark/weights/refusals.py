@@ -198,7 +198,7 @@ TokenizerDefect = DocumentDefect | TokenizerAbsent
 
 @final
 @dataclass(frozen=True, slots=True)
-class RowUnreadable:
+class DatasetRowUnreadable:
     """A line (counted from 1) of a dataset that is no row."""
 
     line: int
@@ -219,4 +219,4 @@ class DatasetEmpty:
     """There is no row."""
 
 
-DatasetDefect = FileDefect | RowUnreadable | MoreRowsUnreadable | DatasetEmpty
+DatasetDefect = FileDefect | DatasetRowUnreadable | MoreRowsUnreadable | DatasetEmpty
