@@ -1,4 +1,9 @@
-"""A call that cannot be carried out as it was made."""
+"""Calls that end before a command has an answer."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from countermark.lines.defects import AnyDefect
 
 
 class WrongCall(Exception):
@@ -8,3 +13,12 @@ class WrongCall(Exception):
         super().__init__(why)
         self.why = why
         self.usage = usage
+
+
+class CallRefused(Exception):
+    """A refusal that ends the command wherever it was met; ``code`` is the exit code."""
+
+    def __init__(self, defects: "tuple[AnyDefect, ...]", code: int = 1) -> None:
+        super().__init__(", ".join(type(defect).__name__ for defect in defects))
+        self.defects = defects
+        self.code = code

@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, final, runtime_checkable
+from typing import Annotated, Any, final
 
 import typer
 
-from countermark.cli.failures import WrongCall
+from countermark.cli.failures import CallRefused, WrongCall
 from countermark.cli.groups import HELP_OPTIONS, LazyGroup, PipeClosed
 
 _HELP = """From a training recipe to a verdict: one identity per computation, claims before launches, evidence before conclusions.
@@ -33,15 +33,6 @@ class Frame:
     debug: bool
 
 
-@runtime_checkable
-class Failing(Protocol):
-    """The environment's failures, of the operations and of the store: what failed, where, and what mends it."""
-
-    what: str
-    where: str
-    remedy: str
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     args, frame = _frame(list(sys.argv[1:] if argv is None else argv))
@@ -57,6 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
 
 
+def application() -> Any:
+    """The group of all commands, as the parser wants it."""
+    app = typer.Typer(cls=LazyGroup, name="countermark", rich_markup_mode=None, help=_HELP, context_settings=dict(HELP_OPTIONS))
+    app.callback(help=_HELP, epilog="Exit codes: 0 done · 1 the domain says no · 2 wrong usage · 3 the environment failed.")(_options)
+    return typer.main.get_command(app)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -65,17 +63,8 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def application() -> Any:
-    """The group of all commands, as the parser wants it."""
-    app = typer.Typer(cls=LazyGroup, name="countermark", rich_markup_mode=None, help=_HELP, context_settings=dict(HELP_OPTIONS))
-    app.callback(help=_HELP, epilog="Exit codes: 0 done · 1 the domain says no · 2 wrong usage · 3 the environment failed.")(_options)
-    return typer.main.get_command(app)
-
-
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=lambda on: _version(on))
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_version)] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure; stands anywhere before --.")] = False,
 ) -> None:
     """What can stand before a command; ``--debug`` was taken out before."""
@@ -113,23 +102,27 @@ def _failure(error: Exception) -> Any:
     from countermark.cli.answers import ENVIRONMENT_FAILED, WRONG_USAGE, refused
     from countermark.lines.surface import EnvironmentFault, WrongUsage
 
-    match error:
-        case WrongCall(why=why, usage=usage):
-            return refused((WrongUsage(why, usage),), code=WRONG_USAGE)
-        case typer.TyperException():
-            context = getattr(error, "ctx", None)
-            usage = context.get_usage().removeprefix("Usage: ") if context is not None else "countermark --help"
-            return refused((WrongUsage(error.format_message(), usage),), code=WRONG_USAGE)
-        case Failing():
-            return refused((EnvironmentFault(error.what, error.where, error.remedy),), code=ENVIRONMENT_FAILED)
-        case OSError(strerror=why, filename=name):
-            where = os.fsdecode(name) if isinstance(name, str | bytes) else "this machine"
-            mend = "mend that place (space, permissions, mount) and call again; nothing that was recorded is lost"
-            return refused((EnvironmentFault(why or type(error).__name__, where, mend),), code=ENVIRONMENT_FAILED)
-        case _:
-            what = f"a fault in countermark itself: {type(error).__name__}: {error}"
-            mend = "call again with --debug and report what it shows"
-            return refused((EnvironmentFault(what, "countermark", mend),), code=ENVIRONMENT_FAILED)
+    if isinstance(error, WrongCall):
+        return refused((WrongUsage(error.why, error.usage),), code=WRONG_USAGE)
+    if isinstance(error, CallRefused):
+        return refused(error.defects, code=error.code)
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        usage = context.get_usage().removeprefix("Usage: ") if context is not None else "countermark --help"
+        return refused((WrongUsage(error.format_message(), usage),), code=WRONG_USAGE)
+    said = tuple(getattr(error, name, None) for name in ("what", "where", "remedy"))
+    if all(isinstance(part, str) for part in said):
+        # The operations' EnvironmentFailed and the store's own error both say what failed, where, and what mends it.
+        fault = EnvironmentFault(*map(str, said))
+    elif isinstance(error, OSError):
+        name = error.filename
+        where = os.fsdecode(name) if isinstance(name, str | bytes) else "this machine"
+        mend = "mend that place (space, permissions, mount) and call again; nothing that was recorded is lost"
+        fault = EnvironmentFault(error.strerror or type(error).__name__, where, mend)
+    else:
+        what = f"a fault in countermark itself: {type(error).__name__}: {error}"
+        fault = EnvironmentFault(what, "countermark", "call again with --debug and report what it shows")
+    return refused((fault,), code=ENVIRONMENT_FAILED)
 
 
 def _complain(text: str) -> None:

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, cast, final
 
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
 from countermark.values import NonEmpty, Principal, Refused, Unreadable
@@ -222,7 +222,7 @@ def _from_file(path: Path, defects: list[SettingDefect]) -> Found:
 def _leaves(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
     for key, value in table.items():
         if isinstance(value, dict) and not prefix:
-            yield from _leaves(value, f"{key}.")
+            yield from _leaves(cast("dict[str, object]", value), f"{key}.")
         else:
             yield prefix + key, value
 
@@ -244,4 +244,4 @@ def _from_variables(environ: Mapping[str, str]) -> tuple[Found, tuple[SettingUnk
 
 def nearest(name: str, names: "Mapping[str, object] | tuple[str, ...]") -> tuple[str, ...]:
     """The names that are spelled most like ``name``, best first."""
-    return tuple(difflib.get_close_matches(name, list(names), n=3, cutoff=0.6))
+    return tuple(difflib.get_close_matches(name, list(names), n=3, cutoff=0.75))

@@ -10,11 +10,11 @@ Rules kept here:
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeGuard, get_args
 
 from countermark.lines.of_checkpoints import checkpoint_sentence
 from countermark.lines.of_evidence import EvidenceDefect, evidence_sentence
-from countermark.lines.of_files import FolderDefect, ReadingDefect, file_sentence, folder_sentence
+from countermark.lines.of_files import FolderDefect, ReadingDefect, SourceDefect, file_sentence, folder_sentence, source_sentence
 from countermark.lines.of_recipes import RecipeDefect, recipe_sentence
 from countermark.lines.of_records import RecordDefect, record_sentence
 from countermark.lines.of_runs import RunDefect, run_sentence
@@ -23,22 +23,29 @@ from countermark.lines.of_verdicts import VerdictDefect, blocker_sentence, note_
 from countermark.lines.of_weights import WeightsDefect, weights_sentence
 from countermark.lines.sentence import Sentence
 from countermark.lines.surface import SurfaceDefect
-from countermark.lines.texts import Document, JsonValue, camel, number
+from countermark.lines.texts import Document, JsonValue, camel, number, plain
 from countermark.run.attempts import AttemptKey, Nonce
 from countermark.run.checkpoint import CheckpointDefect
 from countermark.verdict.kinds import Blocker, OrphanOutput
 
 AnyDefect = (
     RecipeDefect | RunDefect | CheckpointDefect | EvidenceDefect | VerdictDefect
-    | RecordDefect | ReadingDefect | FolderDefect | WeightsDefect | SurfaceDefect
+    | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SurfaceDefect
 )  # fmt: skip
+
+_SENTENCE_LENGTH_MAX: Final = 4000
 
 #: Every defect's class, by its code, in the order of the union.
 CODES: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(AnyDefect)}
 
 
 def sentence(defect: AnyDefect) -> Sentence:
-    """What a person is told: the message and what to do."""
+    """What a person is told: the message and what to do. Whatever a field held, neither can move a terminal's cursor."""
+    said = _told(defect)
+    return Sentence(plain(said.message, _SENTENCE_LENGTH_MAX), plain(said.remedy, _SENTENCE_LENGTH_MAX))
+
+
+def _told(defect: AnyDefect) -> Sentence:
     if isinstance(defect, RecipeDefect):
         return recipe_sentence(defect)
     if isinstance(defect, SurfaceDefect):
@@ -53,6 +60,8 @@ def sentence(defect: AnyDefect) -> Sentence:
         return checkpoint_sentence(defect)
     if isinstance(defect, ReadingDefect):
         return file_sentence(defect)
+    if isinstance(defect, SourceDefect):
+        return source_sentence(defect)
     if isinstance(defect, FolderDefect):
         return folder_sentence(defect)
     if isinstance(defect, WeightsDefect):
@@ -91,9 +100,9 @@ def document_value(value: Any) -> JsonValue:
         return number(value)
     if isinstance(value, AttemptKey | Nonce):
         return value.hex if isinstance(value, Nonce) else value.nonce.hex
-    if isinstance(value, Mapping):
+    if _is_mapping(value):
         return {str(key): document_value(inner) for key, inner in value.items()}
-    if isinstance(value, Iterable):
+    if _is_iterable(value):
         return [document_value(inner) for inner in value]
     if isinstance(value, AnyDefect):
         return defect_document(value)
@@ -102,3 +111,11 @@ def document_value(value: Any) -> JsonValue:
     if is_dataclass(value):
         return {"is": type(value).__name__, **_values(value)}
     raise TypeError(f"a document has no form for {type(value).__name__}")
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_iterable(value: Any) -> TypeGuard[Iterable[Any]]:
+    return isinstance(value, Iterable)

@@ -3,6 +3,8 @@
 from countermark.lines.sentence import Sentence, quoted
 from countermark.lines.texts import counted, listed, plain, sized
 from countermark.weights.refusals import (
+    DatasetEmpty,
+    DatasetRowUnreadable,
     DocumentUnreadable,
     FileAbsent,
     FileChanged,
@@ -13,9 +15,12 @@ from countermark.weights.refusals import (
     FolderEmpty,
     FolderTooDeep,
     LinkLeavesFolder,
+    MoreRowsUnreadable,
+    PickleUnreadable,
     ShardDisagrees,
     ShardMissing,
     TensorsInTwoShards,
+    TokenizerAbsent,
     WeightsAbsent,
     WeightsAmbiguous,
     WeightsEmpty,
@@ -27,6 +32,8 @@ ReadingDefect = (
     | FileNameUnlistable | FolderTooDeep | FolderEmpty
 )  # fmt: skip
 FolderDefect = WeightsAbsent | WeightsAmbiguous | WeightsEmpty | WeightsOfOtherKind | ShardMissing | ShardDisagrees | TensorsInTwoShards
+
+SourceDefect = PickleUnreadable | TokenizerAbsent | DatasetRowUnreadable | MoreRowsUnreadable | DatasetEmpty
 
 _AGAIN = "fetch or write the folder again as a whole"
 
@@ -84,6 +91,22 @@ def folder_sentence(defect: FolderDefect) -> Sentence:
             return Sentence(f"the shard {quoted(file)} disagrees with the index: {listed(parts)}", _AGAIN)
         case TensorsInTwoShards(first, second, tensors):
             return Sentence(f"{quoted(first)} and {quoted(second)} both hold {_tensors(tensors)}", "keep each tensor in one file")
+
+
+def source_sentence(defect: SourceDefect) -> Sentence:
+    match defect:
+        case PickleUnreadable(file, whys):
+            return Sentence(
+                f"{quoted(file)} cannot be read without executing it: {listed(map(plain, whys))}", "save it again with torch.save"
+            )
+        case TokenizerAbsent():
+            return Sentence("no file of a tokenizer is in the folder", "name the folder with tokenizer.json (sources.tokenizer)")
+        case DatasetRowUnreadable(line, why):
+            return Sentence(f"line {line} of the dataset is no row: {plain(why)}", "write one JSON object on each line")
+        case MoreRowsUnreadable(count):
+            return Sentence(f"{counted(count, 'further line')} of the dataset are no rows", "write one JSON object on each line")
+        case DatasetEmpty():
+            return Sentence("the dataset has no row", "name a file with one JSON object on each line (sources.dataset)")
 
 
 def _tensors(names: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ from countermark.recipe.resolve import (
     CoordinateRefused,
     ObservationsContradict,
     ResolveDefect,
+    SettingRefused,
     UnknownField,
     UnsupportedSemanticField,
 )
@@ -17,29 +18,34 @@ RecipeDefect = ResolveDefect | ManifestDefect
 _STORED = "what was stored is no manifest of this version: read it with the countermark that wrote it"
 
 
-def at(field: str, line: int) -> str:
-    """A field and its line, where it has one."""
-    return f"{quoted(field)} (line {line})" if line else quoted(field)
+def at(field: str, line: int, source: str) -> str:
+    """A field with where it stands, as far as that is known: ``'rank' (line 7 of 'recipe.toml')``."""
+    place = f"line {line}" if line else ""
+    place += (" of " if place else "in ") + quoted(source) if source else ""
+    return f"{quoted(field)} ({place})" if place else quoted(field)
 
 
 def recipe_sentence(defect: RecipeDefect) -> Sentence:
     match defect:
-        case AxisUnresolved(axis, field, found, remedy):
-            place = f"field {quoted(field)} holds {quoted(found)}" if found else f"field {quoted(field)} is absent"
-            return Sentence(f"{plain(axis)} is left open: {place}", plain(remedy))
-        case CoordinateRefused(axis, field, line, found, why):
+        case AxisUnresolved(axis, field, found, remedy, line, source):
+            stood = f"field {at(field, line, source)} holds {quoted(found)}" if found else f"field {quoted(field)} is absent"
+            return Sentence(f"{plain(axis)} is left open: {stood}", plain(remedy))
+        case CoordinateRefused(axis, field, line, found, why, source):
             return Sentence(
-                f"field {at(field, line)} cannot be {plain(axis)} ({quoted(found)}), because {plain(why)}",
+                f"field {at(field, line, source)} cannot be {plain(axis)} ({quoted(found)}), because {plain(why)}",
                 f"correct it there, or pin it: --set {plain(axis)}=VALUE",
             )
-        case UnsupportedSemanticField(field, found, line):
+        case UnsupportedSemanticField(field, found, line, why, source):
+            because = f": {plain(why)}" if why else ""
             return Sentence(
-                f"field {at(field, line)} changes the computation ({quoted(found)}) and no coordinate can say so",
+                f"field {at(field, line, source)} changes the computation ({quoted(found)}) and no coordinate can say so{because}",
                 "remove the field: with it, two computations would have one Work key",
             )
-        case UnknownField(field, _, line, nearest):
+        case UnknownField(field, _, line, nearest, source):
             meant = f"did you mean {either(map(plain, nearest))}?" if nearest else "remove it"
-            return Sentence(f"there is no field {at(field, line)} in this format", meant)
+            return Sentence(f"there is no field {at(field, line, source)} in this format", meant)
+        case SettingRefused(field, line, found, why, source):
+            return Sentence(f"field {at(field, line, source)} cannot hold {quoted(found)}, because {plain(why)}", "correct it there")
         case ObservationsContradict(axis, names, found):
             pairs = listed(f"{quoted(name)} says {quoted(said)}" for name, said in zip(names, found, strict=False))
             return Sentence(f"two fields speak of {plain(axis)} and disagree: {pairs}", "keep one of them")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
+from countermark.lines.texts import plain
 from countermark.values import shown
 
 
@@ -22,4 +23,4 @@ def quoted(text: str) -> str:
 
 def short(nonce_or_digest: str) -> str:
     """An id by its first digits, as lists and sentences show it."""
-    return nonce_or_digest[:12]
+    return plain(nonce_or_digest[:12])

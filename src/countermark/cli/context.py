@@ -1,0 +1,54 @@
+"""What commands read from around them: settings, and the files that a command line names."""
+
+import difflib
+import os
+from pathlib import Path
+
+from countermark.cli.failures import CallRefused, WrongCall
+from countermark.cli.settings import Settings, resolve_settings
+from countermark.values import Refused, shown
+
+
+def settings(**flags: str | None) -> Settings:
+    """The settings with a command's flags on top (``store_url=`` sets ``store.url``); every wrong one ends the call with exit code 2."""
+    named = {name.replace("store_url", "store.url"): value for name, value in flags.items()}
+    found = resolve_settings(named, os.environ, Path.cwd())
+    if isinstance(found, Refused):
+        raise CallRefused(tuple(found.defects), code=2)
+    return found
+
+
+def existing_file(path: str, what: str) -> str:
+    """``path`` when a regular file can be there; else a call that says what is there instead, and what may have been meant."""
+    usage = f"name {what}, for example ./recipe.toml"
+    try:
+        if os.path.isdir(path):
+            inside = sorted(entry.name for entry in os.scandir(path) if entry.name.endswith(".toml"))[:5]
+            hint = f"; in it are {', '.join(shown(os.path.join(path, name)) for name in inside)}" if inside else ""
+            raise WrongCall(f"{shown(path)} is a folder, and {what} is a file{hint}", usage)
+        if not os.path.lexists(path):
+            raise WrongCall(f"there is no file {shown(path)}{_near(path)}", usage)
+    except (ValueError, OSError) as error:
+        raise WrongCall(f"{shown(path)} cannot be looked at: {error}", usage) from error
+    return path
+
+
+def existing_path(path: str, what: str) -> str:
+    """``path`` when something is there."""
+    try:
+        if not os.path.lexists(path):
+            raise WrongCall(f"there is nothing at {shown(path)}{_near(path)}", f"name {what}")
+    except (ValueError, OSError) as error:
+        raise WrongCall(f"{shown(path)} cannot be looked at: {error}", f"name {what}") from error
+    return path
+
+
+def _near(path: str) -> str:
+    """The names in the same folder that are spelled like the last part of ``path``."""
+    folder, name = os.path.split(path)
+    try:
+        names = [entry.name for entry in os.scandir(folder or ".")]
+    except OSError:
+        return f"; the folder {shown(folder)} is not there either"
+    meant = difflib.get_close_matches(name, names, n=2)
+    return "; did you mean " + " or ".join(shown(os.path.join(folder, each)) for each in meant) + "?" if meant else ""
