@@ -1,0 +1,151 @@
+"""A supervisor that dies, freezes or is broken on purpose; started as a program by the launcher under test.
+
+The product has no switch for this: its steps take a hook, and this program hands one in. ``--plant`` puts a known fault into this process
+before the supervisor starts, so that a control over real processes can be shown to fail.
+"""
+
+import argparse
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from countermark.files import durable
+from countermark.launch import log, patience, supervisor, trainer
+from countermark.launch.steps import SUPERVISOR_STEPS, SupervisorStep
+from countermark.wire.receipts import Succeeded
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_parent() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+
+
+def kill_both() -> None:
+    kill_parent()
+    kill_self()
+
+
+def freeze_self() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+ACTS: dict[str, Callable[[], None]] = {act.__name__: act for act in (kill_self, kill_parent, kill_both, freeze_self)}
+
+
+def start_is_not_exclusive() -> None:
+    def write_new(path: Path, data: bytes) -> None:
+        (durable.replace if path.name == "start.json" else create)(path, data)
+
+    create = durable.write_new
+    _put(durable, "write_new", write_new)
+
+
+def fence_is_not_checked() -> None:
+    seen = trainer.present
+    _put(trainer, "present", lambda folder, name: name != "fenced" and seen(folder, name))
+    _put(supervisor, "present", lambda folder, name: name != "fenced" and seen(folder, name))
+
+
+def stop_is_not_seen() -> None:
+    seen = supervisor.present
+    _put(supervisor, "present", lambda folder, name: name != "stop.json" and seen(folder, name))
+
+
+def lock_is_not_inherited() -> None:
+    _put(trainer.os, "set_inheritable", lambda descriptor, inheritable: None)
+
+
+def lock_is_not_taken() -> None:
+    _put(trainer.locks, "take_lock", lambda descriptor: True)
+
+
+def no_subreaper() -> None:
+    _put(supervisor, "_PR_SET_CHILD_SUBREAPER", 3)
+
+
+def no_kill_after_grace() -> None:
+    _put(supervisor.signal, "SIGKILL", signal.SIGCONT)
+
+
+def log_is_not_bounded() -> None:
+    _put(log.BoundedLog, "bound", lambda self: None)
+
+
+def nothing_is_tried_again() -> None:
+    _put(patience, "PASSING", frozenset[int]())
+
+
+def signals_stay_ignored() -> None:
+    _put(trainer.signal, "valid_signals", lambda: set[signal.Signals]())
+
+
+def every_end_is_a_success() -> None:
+    _put(supervisor, "outcome_of", lambda main, stopped: Succeeded())
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    fault.__name__: fault
+    for fault in (
+        start_is_not_exclusive,
+        fence_is_not_checked,
+        stop_is_not_seen,
+        lock_is_not_inherited,
+        lock_is_not_taken,
+        no_subreaper,
+        no_kill_after_grace,
+        log_is_not_bounded,
+        nothing_is_tried_again,
+        signals_stay_ignored,
+        every_end_is_a_success,
+    )
+}
+
+
+def _put(target: Any, attribute: str, replacement: object) -> None:
+    getattr(target, attribute)
+    setattr(target, attribute, replacement)
+
+
+def fill_disk(name: str, times: int) -> None:
+    """The first ``times`` writes of a receipt find no space on the disk."""
+    write = durable.write_new
+    left = [times]
+
+    def write_new(path: Path, data: bytes) -> None:
+        if path.name == name and left[0] > 0:
+            left[0] -= 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, data)
+
+    _put(durable, "write_new", write_new)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--at", choices=SUPERVISOR_STEPS)
+    parser.add_argument("--act", choices=tuple(ACTS), default="kill_self")
+    parser.add_argument("--plant", choices=tuple(FAULTS), action="append", default=[])
+    parser.add_argument("--full", metavar="RECEIPT")
+    parser.add_argument("--times", type=int, default=3)
+    options, rest = parser.parse_known_args()
+    for name in options.plant:
+        FAULTS[name]()
+    if options.full:
+        fill_disk(options.full, options.times)
+
+    def after(step: SupervisorStep) -> None:
+        if step == options.at:
+            ACTS[options.act]()
+
+    return supervisor.main(rest, after)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
