@@ -96,10 +96,12 @@ class CapabilityEscalation:
 @final
 @dataclass(frozen=True, slots=True)
 class Relaunch:
-    """The predecessor was lost: dispatched, and neither a process nor a terminal is to be found."""
+    """The predecessor was lost: dispatched, and neither a process nor a terminal is to be found. It begins at ``checkpoint`` where one of
+    the run's was admitted, else at the base artifact."""
 
     predecessor: AttemptKey
     lost: str
+    checkpoint: CheckpointIdentity | None = None
 
 
 @final
@@ -112,6 +114,15 @@ class Resume:
 
 
 Cause = InitialAttempt | RequestedReexecution | InfrastructureRetry | CapabilityEscalation | Relaunch | Resume
+
+
+def checkpoint_of(cause: Cause) -> CheckpointIdentity | None:
+    """The checkpoint that an attempt with this cause begins at, or None where it begins at the base artifact."""
+    match cause:
+        case InitialAttempt() | RequestedReexecution() | InfrastructureRetry() | CapabilityEscalation():
+            return None
+        case Relaunch() | Resume():
+            return cause.checkpoint
 
 
 def predecessor_of(cause: Cause) -> AttemptKey | None:

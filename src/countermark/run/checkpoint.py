@@ -74,6 +74,7 @@ __all__ = [
     "WeightsOnlyCheckpoint",
     "admit_checkpoint",
     "admit_weights_only",
+    "component_defects",
     "component_digest",
     "leaf_spelling",
 ]
@@ -262,8 +263,7 @@ def admit_checkpoint(
     if isinstance(readback, CheckpointNotThere):
         return Refused(NonEmpty(CheckpointAbsent(readback.path, readback.why)))
     defects: tuple[CheckpointDefect, ...] = (
-        *(defect for component in COMPONENTS for defect in _component_defects(readback, component)),
-        *_foreign(readback),
+        *component_defects(readback),
         *_data_position(readback, desired),
         *_publication(readback, vouched),
         *_membership(readback, members),
@@ -288,6 +288,11 @@ def admit_weights_only(readback: CheckpointReadback | CheckpointNotThere) -> Wei
         return Refused(refusal)
     assert isinstance(weights, ComponentRead)
     return WeightsOnlyCheckpoint(readback.path, readback.step, weights.digest, _SEAL)
+
+
+def component_defects(readback: CheckpointReadback) -> tuple[CheckpointDefect, ...]:
+    """What is wrong with the components themselves, whoever wrote them and for whichever computation."""
+    return (*(defect for component in COMPONENTS for defect in _component_defects(readback, component)), *_foreign(readback))
 
 
 def _component_defects(readback: CheckpointReadback, component: Component) -> tuple[CheckpointDefect, ...]:

@@ -60,8 +60,9 @@ def cause_parts(cause: Cause) -> tuple[str, ...]:
             return ("InfrastructureRetry", before.nonce.hex)
         case CapabilityEscalation(before, capability):
             return ("CapabilityEscalation", before.nonce.hex, capability)
-        case Relaunch(before, lost):
-            return ("Relaunch", before.nonce.hex, lost)
+        case Relaunch(before, lost, checkpoint):
+            begun = () if checkpoint is None else (str(checkpoint.step), checkpoint.digest.hex)
+            return ("Relaunch", before.nonce.hex, lost, *begun)
         case Resume(before, checkpoint):
             return ("Resume", before.nonce.hex, str(checkpoint.step), checkpoint.digest.hex)
 
@@ -85,7 +86,7 @@ class Transition:
             self.work.digest.hex,
             *cause_parts(self.cause),
         )
-        return Sha256(hashlib.sha256(length_prefixed(*(text.encode() for text in texts))).hexdigest())
+        return Sha256(hashlib.sha256(length_prefixed(*(text.encode("utf-8", "surrogatepass") for text in texts))).hexdigest())
 
 
 @final

@@ -7,13 +7,24 @@ Rules kept here:
    Admission establishes that one relation; authorization is not its business.
 2. A run *is* a demand: its identity is ``(requester, request)`` and nothing else.
 3. The subject is computed from the desired run and never taken as an argument.
+4. A record is admitted again each time that it is read, from its manifest; the Work key that stands beside it is compared, not believed.
 """
 
 import hashlib
 from dataclasses import InitVar, dataclass
 from typing import Final, final
 
-from countermark.recipe import Manifest, Requirements, Resolution, WorkKey, contract_of, derive_work_key
+from countermark.recipe import (
+    Manifest,
+    Requirements,
+    Resolution,
+    WorkKey,
+    contract_of,
+    derive_work_key,
+    observed,
+    resolve,
+    spellings,
+)
 from countermark.recipe.canonical import length_prefixed
 from countermark.values import NonEmpty, Principal, Refused, Request
 
@@ -73,6 +84,14 @@ def admit_demand(demand: Demand, resolution: Resolution, requirements: Requireme
     if derived != demand.work:
         return Refused(NonEmpty(WorkNotDerived(demand.work, derived)))
     return TrainingRunDesired(demand, resolution.manifest, requirements, _SEAL)
+
+
+def recall_demand(demand: Demand, manifest: Manifest, requirements: Requirements) -> TrainingRunDesired | Refused[WorkNotDerived]:
+    """A recorded demand, admitted anew: its manifest is observed and resolved like any recipe that leaves nothing open, so a record is no
+    authority about the work that it names."""
+    resolution = resolve(observed(spellings(manifest), source="ledger", tool="countermark"))
+    assert isinstance(resolution, Resolution), "a manifest's own spellings always resolve"
+    return admit_demand(demand, resolution, requirements)
 
 
 @final

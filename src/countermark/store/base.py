@@ -1,0 +1,308 @@
+"""A store over SQL, whatever the database: it runs the transaction, ``countermark.run`` decides in it.
+
+Rules kept here:
+
+1. A writing transaction excludes every other writer of the same run from its first read to its commit, so that what was admitted is still
+   true when it is inserted. How, is each database's affair (``_writing``).
+2. The answer is built before the commit and given after it.
+3. A transaction that decided not to write commits nothing.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlalchemy import Connection, insert
+
+from countermark.run.attempts import AttemptKey
+from countermark.run.claims import (
+    Abandonment,
+    Admissible,
+    AlreadyCommitted,
+    AttemptIdentityTaken,
+    Cancellation,
+    ClaimDefect,
+    Committed,
+    Dispatched,
+    DispatchIntent,
+    DispatchOutcome,
+    DispatchRefused,
+    DispatchUnknown,
+    ExecutionClaim,
+    Launcher,
+    LaunchResult,
+    SnapshotStale,
+    Transition,
+    admit_start_claim,
+    cause_parts,
+)
+from countermark.run.demand import TrainingRunDesired
+from countermark.run.dispatch import (
+    AttemptNotClaimed,
+    DispatchDefect,
+    Insertable,
+    OutcomeDefect,
+    admit_abandonment,
+    admit_cancellation,
+    admit_dispatch_intent,
+    admit_dispatch_outcome,
+)
+from countermark.run.records import (
+    DOCUMENT_BYTES_MAX,
+    Attached,
+    AttemptFound,
+    DemandNamesAnotherWork,
+    FieldUnwritable,
+    Recorded,
+    RowDefect,
+    RunContext,
+    RunRecord,
+    RunSummary,
+    RunUnknown,
+    Stands,
+    StoredSweep,
+    StoredVerdict,
+    SweepDamaged,
+    SweepIdTaken,
+    SweepUnknown,
+    bounded,
+)
+from countermark.store import ledger, rows, sweeps
+from countermark.store.interface import Finding, LoadDefect
+from countermark.store.schema import runs
+from countermark.values import NonEmpty, Refused
+
+Fact = TypeVar("Fact")
+Defect = TypeVar("Defect")
+Append = Callable[[Connection, str, int, Fact], None]
+
+
+def _bounded_result(result: LaunchResult) -> LaunchResult:
+    match result:
+        case Dispatched(detail):
+            return Dispatched(bounded(detail))
+        case DispatchRefused(why):
+            return DispatchRefused(bounded(why))
+        case DispatchUnknown(why):
+            return DispatchUnknown(bounded(why))
+
+
+def _unwritable_document(name: str, document: bytes) -> Refused[FieldUnwritable] | None:
+    if len(document) <= DOCUMENT_BYTES_MAX:
+        return None
+    return Refused(NonEmpty(FieldUnwritable(name, f"it takes {len(document)} bytes, and {DOCUMENT_BYTES_MAX} are the most")))
+
+
+class SqlStore(ABC):
+    """What is common to every SQL database; a subclass opens connections and runs transactions."""
+
+    @property
+    @abstractmethod
+    def location(self) -> str: ...
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Connection]:
+        """One snapshot of the ledger."""
+
+    @abstractmethod
+    def _writing(self, run_id: str) -> AbstractContextManager[Connection]:
+        """A transaction that excludes other writers of the run; it commits when the block ends without an exception."""
+
+    @abstractmethod
+    def _observed(self) -> AbstractContextManager[Connection]:
+        """One snapshot of the observations."""
+
+    @abstractmethod
+    def _observing(self) -> AbstractContextManager[Connection]:
+        """A transaction that writes observations."""
+
+    @abstractmethod
+    def check(self) -> tuple[Finding, ...]: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -------------------------------------------------------------------------------------------------------- demands
+
+    def record_demand(
+        self, desired: TrainingRunDesired, context: RunContext, now_ms: int
+    ) -> Recorded[RunRecord] | Attached | Refused[DemandNamesAnotherWork | FieldUnwritable | RowDefect]:
+        columns = rows.context_columns(context)
+        run_id = desired.demand.id.run_id()
+        with self._writing(run_id) as connection:
+            standing = ledger.load(connection, run_id)
+            if isinstance(standing, RunRecord):
+                recorded = standing.ledger.desired.demand.work
+                if recorded != desired.demand.work:
+                    return Refused(NonEmpty(DemandNamesAnotherWork(run_id, recorded, desired.demand.work)))
+                return Attached(standing)
+            if (defects := NonEmpty.of(each for each in standing.defects if not isinstance(each, RunUnknown))) is not None:
+                return Refused(defects)
+            if isinstance(columns, tuple):
+                return Refused(NonEmpty(columns[0], columns[1:]))
+            connection.execute(insert(runs), {**rows.desired_columns(desired), **columns, "created_ms": now_ms})
+            written = ledger.load(connection, run_id)
+        assert isinstance(written, RunRecord), f"a run that was just written cannot be read: {written}"
+        return Recorded(written)
+
+    def load_run(self, run_id: str) -> RunRecord | Refused[LoadDefect]:
+        with self._reading() as connection:
+            return ledger.load(connection, run_id)
+
+    def list_runs(self, open_only: bool = False) -> tuple[RunSummary, ...]:
+        closed: dict[str, int] = {}
+        if open_only:
+            with self._observed() as connection:
+                closed = sweeps.closed_versions(connection)
+        with self._reading() as connection:
+            return tuple(each for each in ledger.summaries(connection) if closed.get(each.run_id) != each.version)
+
+    def find_runs(self, prefix: str) -> tuple[RunSummary, ...]:
+        with self._reading() as connection:
+            return ledger.summaries(connection, prefix)
+
+    def find_attempt(self, prefix: str) -> tuple[AttemptFound, ...]:
+        with self._reading() as connection:
+            return ledger.attempts(connection, prefix)
+
+    # -------------------------------------------------------------------------------------------------------- control
+
+    def claim_start(
+        self, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int
+    ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
+        if (wordy := NonEmpty.of(rows.unwritable_words("cause", *cause_parts(transition.cause)))) is not None:
+            return Refused(wordy)
+        with self._writing(run_id) as connection:
+            record = ledger.load(connection, run_id)
+            if isinstance(record, Refused):
+                return record
+            decision = admit_start_claim(record.ledger, snapshot, transition, candidate)
+            if not isinstance(decision, Admissible):
+                return decision
+            if ledger.run_of_attempt(connection, candidate.nonce) is not None:
+                return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
+            ledger.append_claim(connection, run_id, decision.claim, now_ms)
+        return Committed(decision.claim)
+
+    def record_dispatch_intent(
+        self, claim: ExecutionClaim, launcher: Launcher, host: str, now_ms: int
+    ) -> Recorded[DispatchIntent] | Stands[DispatchIntent] | Refused[DispatchDefect | FieldUnwritable | LoadDefect]:
+        if (wordy := NonEmpty.of(rows.unwritable_words("host", host))) is not None:
+            return Refused(wordy)
+        intent = DispatchIntent(claim.attempt, launcher, host, now_ms)
+        run_id = claim.transition.demand.run_id()
+        with self._writing(run_id) as connection:
+            record = ledger.load(connection, run_id)
+            if isinstance(record, Refused):
+                return record
+            decision = admit_dispatch_intent(record.ledger, intent)
+            if not isinstance(decision, Insertable):
+                return decision
+            ledger.append_intent(connection, run_id, record.ledger.version + 1, intent)
+        return Recorded(intent)
+
+    def record_dispatch_outcome(
+        self, intent: DispatchIntent, result: LaunchResult, now_ms: int
+    ) -> Recorded[DispatchOutcome] | Stands[DispatchOutcome] | Refused[OutcomeDefect | LoadDefect]:
+        outcome = DispatchOutcome(intent.attempt, _bounded_result(result), now_ms)
+        with self._reading() as connection:
+            run_id = ledger.run_of_attempt(connection, intent.attempt.nonce)
+        if run_id is None:
+            return Refused(NonEmpty(AttemptNotClaimed(intent.attempt)))
+        with self._writing(run_id) as connection:
+            record = ledger.load(connection, run_id)
+            if isinstance(record, Refused):
+                return record
+            decision = admit_dispatch_outcome(record.ledger, outcome)
+            if not isinstance(decision, Insertable):
+                return decision
+            ledger.append_outcome(connection, run_id, record.ledger.version + 1, outcome)
+        return Recorded(outcome)
+
+    def cancel(self, run_id: str, by: str, now_ms: int) -> Recorded[Cancellation] | Stands[Cancellation] | Refused[LoadDefect]:
+        cancellation = Cancellation(bounded(by), now_ms)
+        with self._writing(run_id) as connection:
+            record = ledger.load(connection, run_id)
+            if isinstance(record, Refused):
+                return record
+            decision = admit_cancellation(record.ledger, cancellation)
+            if not isinstance(decision, Insertable):
+                return decision
+            ledger.append_cancellation(connection, run_id, record.ledger.version + 1, cancellation)
+        return Recorded(cancellation)
+
+    def abandon(
+        self, run_id: str, attempt: AttemptKey, by: str, now_ms: int
+    ) -> Recorded[Abandonment] | Stands[Abandonment] | Refused[AttemptNotClaimed | LoadDefect]:
+        abandonment = Abandonment(attempt, bounded(by), now_ms)
+        with self._writing(run_id) as connection:
+            record = ledger.load(connection, run_id)
+            if isinstance(record, Refused):
+                return record
+            decision = admit_abandonment(record.ledger, abandonment)
+            if not isinstance(decision, Insertable):
+                return decision
+            ledger.append_abandonment(connection, run_id, record.ledger.version + 1, abandonment)
+        return Recorded(abandonment)
+
+    # --------------------------------------------------------------------------------------------------- observations
+
+    def record_sweep(
+        self, run_id: str, sweep_id: str, document: bytes, started_ms: int, ended_ms: int
+    ) -> Recorded[StoredSweep] | Stands[StoredSweep] | Refused[RunUnknown | SweepIdTaken | SweepDamaged | FieldUnwritable]:
+        if (too_large := _unwritable_document("document", document)) is not None:
+            return too_large
+        if (wordy := NonEmpty.of(rows.unwritable_sweep_id(sweep_id))) is not None:
+            return Refused(wordy)
+        with self._reading() as connection:
+            if not ledger.is_recorded(connection, run_id):
+                return Refused(NonEmpty(RunUnknown(run_id)))
+        sweep = StoredSweep(sweep_id, run_id, document, started_ms, ended_ms)
+        with self._observing() as connection:
+            standing = sweeps.load(connection, sweep_id)
+            if isinstance(standing, Refused):
+                return standing
+            if standing is not None:
+                return Stands(standing) if standing == sweep else Refused(NonEmpty(SweepIdTaken(sweep_id)))
+            sweeps.append(connection, sweep)
+        return Recorded(sweep)
+
+    def latest_sweep(self, run_id: str) -> StoredSweep | None | Refused[SweepDamaged]:
+        with self._observed() as connection:
+            return sweeps.latest(connection, run_id)
+
+    def load_sweep(self, sweep_id: str) -> StoredSweep | Refused[SweepUnknown | SweepDamaged]:
+        with self._observed() as connection:
+            found = sweeps.load(connection, sweep_id)
+        return Refused(NonEmpty(SweepUnknown(sweep_id))) if found is None else found
+
+    def find_sweeps(self, prefix: str) -> tuple[str, ...]:
+        with self._observed() as connection:
+            return sweeps.begins(connection, prefix)
+
+    def record_verdict(
+        self, sweep_id: str, verdict: StoredVerdict
+    ) -> Recorded[StoredVerdict] | Stands[StoredVerdict] | Refused[SweepUnknown | FieldUnwritable]:
+        if (too_large := _unwritable_document("verdict", verdict.text)) is not None:
+            return too_large
+        with self._observing() as connection:
+            run_id = sweeps.run_of(connection, sweep_id)
+            if run_id is None:
+                return Refused(NonEmpty(SweepUnknown(sweep_id)))
+            standing = sweeps.concluded(connection, sweep_id)
+            if standing and standing[-1] == verdict:
+                return Stands(verdict)
+            sweeps.append_verdict(connection, run_id, sweep_id, verdict)
+        return Recorded(verdict)
+
+    def verdicts(self, sweep_id: str) -> tuple[StoredVerdict, ...]:
+        with self._observed() as connection:
+            return sweeps.concluded(connection, sweep_id)

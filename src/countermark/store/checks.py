@@ -1,0 +1,158 @@
+"""Looking a whole store over. Everything that is wrong is found at once, and nothing is mended: what mends it is said.
+
+Rules kept here:
+
+1. The database's own checks (pages, indices, foreign keys) come with ours: tables, indices and triggers as we make them and no others, the
+   log's header, every run read and derived again, every sweep's digest.
+2. Nothing is written.
+"""
+
+import sqlite3
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, MetaData, select
+
+from countermark.run.records import (
+    LedgerOutOfOrder,
+    RowDefect,
+    RowUnreadable,
+    RunIdRowMismatch,
+    RunRecord,
+    RunUnknown,
+    SlotRowMismatch,
+    SweepDamaged,
+    WorkKeyRowMismatch,
+)
+from countermark.store import ledger, sweeps
+from countermark.store.interface import Finding
+from countermark.store.ledger import fetch
+from countermark.store.rows import BadCell, text_of
+from countermark.store.schema import facts as facts_table
+from countermark.store.schema import runs, sqlite_script
+from countermark.store.schema import sweeps as sweeps_table
+from countermark.store.schema import verdicts as verdicts_table
+from countermark.values import Refused, shown
+
+_RESTORE: Final = "keep a copy of the store's folder, then restore the file from a backup"
+_TAMPERED: Final = "somebody changed the file past countermark: restore it from a backup, or take these runs for lost"
+_WAL_MAGIC: Final = (0x377F0682, 0x377F0683)
+
+
+def database_findings(connection: Connection, path: Path, metadata: MetaData) -> Iterator[Finding]:
+    """What SQLite itself finds in one file, and how its schema differs from ours."""
+    where = str(path)
+    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check").all():
+        if line != "ok":
+            yield Finding("DatabaseDamaged", where, shown(str(line), 200), _RESTORE)
+    for row in connection.exec_driver_sql("PRAGMA foreign_key_check").all():
+        yield Finding("ReferenceBroken", where, f"row {row[1]} of {row[0]} names a row of {row[2]} that is not there", _TAMPERED)
+    yield from _schema_findings(connection, where, metadata)
+    yield from _log_findings(path.with_name(path.name + "-wal"))
+
+
+def _objects(rows: Sequence[Sequence[object]]) -> dict[tuple[str, str], str]:
+    return {(str(kind), str(name)): " ".join(str(sql).split()) for kind, name, sql in rows}
+
+
+def _schema_findings(connection: Connection, where: str, metadata: MetaData) -> Iterator[Finding]:
+    query = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+    found = _objects(connection.exec_driver_sql(query).all())
+    ours = sqlite3.connect(":memory:")
+    try:
+        for statement in sqlite_script(metadata):
+            ours.execute(statement)
+        wanted = _objects(ours.execute(query).fetchall())
+    finally:
+        ours.close()
+    for kind, name in sorted(wanted.keys() - found.keys()):
+        yield Finding("SchemaObjectMissing", where, f"the {kind} {name} is missing", _TAMPERED)
+    for kind, name in sorted(found.keys() - wanted.keys()):
+        yield Finding(
+            "SchemaObjectForeign", where, f"the {kind} {shown(name)} is not ours", "take it out again: it may change what is recorded"
+        )
+    for kind, name in sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key]):
+        yield Finding("SchemaObjectChanged", where, f"the {kind} {name} is not as we make it", _TAMPERED)
+
+
+def _log_findings(path: Path) -> Iterator[Finding]:
+    """A write-ahead log whose header does not add up is skipped by SQLite without a word, with every commit in it."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(32)
+    except FileNotFoundError:
+        return
+    if not header or header == bytes(len(header)):
+        return
+    if len(header) < 32 or not _log_header_adds_up(header):
+        what = "the header of the write-ahead log does not add up; commits in it are not seen"
+        yield Finding("LogUnreadable", str(path), what, _RESTORE)
+
+
+def _log_header_adds_up(header: bytes) -> bool:
+    magic = struct.unpack(">I", header[:4])[0]
+    if magic not in _WAL_MAGIC:
+        return False
+    order = ">" if magic & 1 else "<"
+    first = second = 0
+    words = struct.unpack(f"{order}6I", header[:24])
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return (first, second) == struct.unpack(">2I", header[24:32])
+
+
+def _run_what(defect: RunUnknown | RowDefect) -> str:
+    match defect:
+        case RunUnknown(run):
+            return f"run {run} has facts and no row of its own"
+        case RowUnreadable(table, row, why):
+            return f"row {row} of {table} is refused, because {why}"
+        case WorkKeyRowMismatch(run, recorded, derived):
+            return f"run {run} is recorded under {recorded}, and its material gives {derived}"
+        case RunIdRowMismatch(run, derived):
+            return f"run {run} should be called {derived} after its requester and request"
+        case SlotRowMismatch(run, attempt, recorded, derived):
+            return f"the claim {attempt} of run {run} occupies {recorded}, and its transition gives {derived}"
+        case LedgerOutOfOrder(run, versions):
+            return f"the facts of run {run} are numbered {', '.join(map(str, versions[:20])) or 'not at all'}"
+
+
+def run_findings(connection: Connection, path: Path) -> Iterator[Finding]:
+    """Every run read and derived again."""
+    where = str(path)
+    named = fetch(connection, select(runs.c.run_id).union(select(facts_table.c.run_id)).order_by("run_id"))
+    for row in named:
+        record = ledger.load(connection, text_of(row, "run_id"))
+        if isinstance(record, RunRecord):
+            continue
+        for defect in record.defects:
+            yield Finding(type(defect).__name__, where, _run_what(defect), _TAMPERED)
+
+
+def sweep_findings(connection: Connection, observations: Connection, path: Path) -> Iterator[Finding]:
+    """Every sweep's digest, and that its run is recorded. A ledger keeps what observations say, not the other way round."""
+    where = str(path)
+    recorded = {text_of(row, "run_id") for row in fetch(connection, select(runs.c.run_id))}
+    for row in fetch(observations, select(sweeps_table.c.sweep_id, sweeps_table.c.run_id).order_by(sweeps_table.c.ordinal)):
+        sweep_id, run_id = str(row["sweep_id"]), str(row["run_id"])
+        if run_id not in recorded:
+            yield Finding("SweepOfUnknownRun", where, f"sweep {sweep_id} is about run {run_id}, which is not recorded", _RESTORE)
+        try:
+            sweep = sweeps.load(observations, sweep_id)
+        except BadCell as error:
+            yield Finding("RowUnreadable", where, f"row {sweep_id} of sweeps is refused, because {error}", _TAMPERED)
+            continue
+        for defect in sweep.defects if isinstance(sweep, Refused) else ():
+            yield _sweep_finding(defect, where)
+    joined = select(verdicts_table).join(sweeps_table, verdicts_table.c.sweep_id == sweeps_table.c.sweep_id)
+    for row in fetch(observations, joined.where(verdicts_table.c.run_id != sweeps_table.c.run_id)):
+        what = f"verdict {row['ordinal']} names another run than its sweep {row['sweep_id']}"
+        yield Finding("VerdictOfAnotherRun", where, what, _TAMPERED)
+
+
+def _sweep_finding(defect: SweepDamaged, where: str) -> Finding:
+    what = f"sweep {defect.sweep} was recorded with {defect.recorded} and now has {defect.found}"
+    return Finding("SweepDamaged", where, what, _RESTORE)

@@ -1,0 +1,217 @@
+"""The environment failing under a store: every way has a type, says what is wrong and where, and names what mends it.
+
+These are no answers of the domain (those are ``Refused`` values): nothing was decided, and nothing that was recorded before is lost.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreMissing:
+    """There is no store in the folder."""
+
+    where: str
+
+    def what(self) -> str:
+        return "there is no store here"
+
+    def remedy(self) -> str:
+        return "go to the project's folder, or create one: countermark store init"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreIncomplete:
+    """One of the store's files is gone while the other is there."""
+
+    where: str
+    missing: str
+
+    def what(self) -> str:
+        return f"the store's file {self.missing} is missing"
+
+    def remedy(self) -> str:
+        return f"put {self.missing} back from a backup; for an empty one (past sweeps stay lost): countermark store init"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NotAStore:
+    """The file is not one of ours; it is left as it is."""
+
+    where: str
+    why: str
+
+    def what(self) -> str:
+        return f"this file is not a countermark store: {self.why}"
+
+    def remedy(self) -> str:
+        return "move the file out of the way or restore it from a backup; it was not touched"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreOfAnotherVersion:
+    """The schema is newer or older than the one that this program reads."""
+
+    where: str
+    found: int
+    supported: int
+
+    def what(self) -> str:
+        return f"the store has schema {self.found}, this countermark reads schema {self.supported}"
+
+    def remedy(self) -> str:
+        if self.found > self.supported:
+            return "use the countermark release that wrote it, or a later one; the store was not touched"
+        return "make a copy of the folder, then upgrade it: countermark store migrate"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreLocked:
+    """Another process holds the store longer than we wait."""
+
+    where: str
+    waited_ms: int
+    holder: str
+
+    def what(self) -> str:
+        by = f" by process {self.holder}" if self.holder else ""
+        return f"the store is locked{by}; waited {self.waited_ms / 1000:.1f} s"
+
+    def remedy(self) -> str:
+        look = f" (look at it: ps -fp {self.holder})" if self.holder else ""
+        return f"try again when that process has finished, or end it{look}; nothing was written"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreFull:
+    """The disk, or a quota on it, has no room left."""
+
+    where: str
+
+    def what(self) -> str:
+        return "the disk is full"
+
+    def remedy(self) -> str:
+        return "make room on this file system and repeat the command; what was recorded before is whole"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreReadOnly:
+    """The store lies on something that cannot be written."""
+
+    where: str
+
+    def what(self) -> str:
+        return "the store cannot be written: the file system is mounted read-only"
+
+    def remedy(self) -> str:
+        return "mount it for writing, or copy the folder to a disk that can be written and name that one as the store"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreForbidden:
+    """The user may not read or write the store."""
+
+    where: str
+    why: str
+
+    def what(self) -> str:
+        return f"the store cannot be opened: {self.why}"
+
+    def remedy(self) -> str:
+        return "give your user read and write permission on the store's folder and the files in it"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreOnNetwork:
+    """The file system is shared between machines, where SQLite's log and locks do not hold."""
+
+    where: str
+    filesystem: str
+
+    def what(self) -> str:
+        return f"the store would lie on a network file system ({self.filesystem}), where its locks do not hold"
+
+    def remedy(self) -> str:
+        return "keep the store on a local disk, for example --store sqlite:///home/…/.countermark, or share one over PostgreSQL"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreUnplaced:
+    """It cannot be told on which kind of file system the store lies."""
+
+    where: str
+    why: str
+
+    def what(self) -> str:
+        return f"it cannot be told on which file system the store lies: {self.why}"
+
+    def remedy(self) -> str:
+        return "make /proc readable (mount -t proc proc /proc), so that a network file system can be told from a local one"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreDamaged:
+    """The database says of itself that it is damaged, or was moved or replaced while it was open."""
+
+    where: str
+    why: str
+
+    def what(self) -> str:
+        return f"the store is damaged: {self.why}"
+
+    def remedy(self) -> str:
+        return "stop every countermark process, keep a copy of the folder, and look: countermark store check; then restore a backup"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreBroken:
+    """The operating system failed a read or write."""
+
+    where: str
+    why: str
+
+    def what(self) -> str:
+        return f"reading or writing the store failed: {self.why}"
+
+    def remedy(self) -> str:
+        return "look at the disk (dmesg, df, quota), then repeat the command: whether the last fact was written shows when it is read again"
+
+
+StoreFailure = (
+    StoreMissing
+    | StoreIncomplete
+    | NotAStore
+    | StoreOfAnotherVersion
+    | StoreLocked
+    | StoreFull
+    | StoreReadOnly
+    | StoreForbidden
+    | StoreOnNetwork
+    | StoreUnplaced
+    | StoreDamaged
+    | StoreBroken
+)
+
+
+class StoreError(Exception):
+    """A store that cannot be used now: ``what`` is wrong, ``where``, and the ``remedy``. Surfaces exit with 3."""
+
+    def __init__(self, failure: StoreFailure) -> None:
+        self.failure = failure
+        self.what = failure.what()
+        self.where = failure.where
+        self.remedy = failure.remedy()
+        super().__init__(f"{self.what} ({self.where}): {self.remedy}")

@@ -1,0 +1,225 @@
+"""Reading a run out of the tables, and appending facts to them, inside a transaction that the caller holds.
+
+Rules kept here:
+
+1. A run is read whole, in one snapshot, and refused with every row of it that does not follow from its material.
+2. A fact is appended together with its line in ``facts``, under the version that the admission decided on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, final
+
+from sqlalchemy import Connection, Executable, Table, exists, func, insert, select
+
+from countermark.run.attempts import AttemptKey, Nonce, predecessor_of
+from countermark.run.claims import (
+    Abandonment,
+    Cancellation,
+    DispatchIntent,
+    DispatchOutcome,
+    ExecutionClaim,
+    RunLedger,
+    Transition,
+    cause_parts,
+)
+from countermark.run.demand import TrainingRunDesired
+from countermark.run.records import (
+    AttemptFound,
+    FactKind,
+    LedgerEntry,
+    LedgerOutOfOrder,
+    RowDefect,
+    RowUnreadable,
+    RunRecord,
+    RunSummary,
+    RunUnknown,
+    SlotRowMismatch,
+)
+from countermark.store import rows
+from countermark.store.rows import BadCell, Row, int_of, text_of
+from countermark.store.schema import FACT_TABLES, abandonments, cancellations, claims, facts, intents, outcomes, runs
+from countermark.values import NonEmpty, Refused
+
+T = TypeVar("T")
+
+
+def fetch(connection: Connection, query: Executable) -> tuple[Row, ...]:
+    """Every row of a query by column name."""
+    return tuple(dict(row) for row in connection.execute(query).mappings())
+
+
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+@final
+@dataclass(slots=True)
+class _Reading:
+    """One run while it is read: its facts by version, and everything that is wrong with it so far."""
+
+    run_id: str
+    desired: TrainingRunDesired
+    connection: Connection
+    times: dict[int, int] = field(default_factory=dict[int, int])
+    kinds: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    defects: list[RowDefect] = field(default_factory=list[RowDefect])
+
+    def key(self, row: Row) -> AttemptKey:
+        return AttemptKey(self.desired.demand.work, rows.nonce_of(row))
+
+    def each(self, kind: FactKind, table: Table, read: Callable[[Row, int], T]) -> tuple[T, ...]:
+        """The facts of one kind in the order of their versions; rows that cannot be read become defects."""
+        found: list[T] = []
+        for row in fetch(self.connection, select(table).where(table.c.run_id == self.run_id).order_by(table.c.version)):
+            try:
+                version = int_of(row, "version")
+                self.kinds.append((version, kind))
+                found.append(read(row, version))
+            except BadCell as error:
+                self.defects.append(RowUnreadable(table.name, f"{self.run_id}/{row['version']}", str(error)))
+        return tuple(found)
+
+    def claim(self, row: Row, version: int) -> ExecutionClaim:
+        work = self.desired.demand.work
+        transition = Transition(self.desired.demand.id, work, rows.cause_of(row, work))
+        recorded, derived = text_of(row, "slot"), transition.slot().hex
+        if recorded != derived:
+            self.defects.append(SlotRowMismatch(self.run_id, text_of(row, "nonce"), f"sha256:{recorded}", f"sha256:{derived}"))
+        before = predecessor_of(transition.cause)
+        if row["predecessor"] != (None if before is None else before.nonce.hex):
+            raise BadCell("predecessor is not the one that the cause names")
+        return ExecutionClaim(transition, self.key(row), version)
+
+    def intent(self, row: Row, version: int) -> DispatchIntent:
+        return DispatchIntent(self.key(row), rows.launcher_of(row), rows.word_of(row, "host"), self.times.get(version, 0))
+
+    def outcome(self, row: Row, version: int) -> DispatchOutcome:
+        return DispatchOutcome(self.key(row), rows.result_of(row), self.times.get(version, 0))
+
+    def cancellation(self, row: Row, version: int) -> Cancellation:
+        return Cancellation(rows.word_of(row, "said_by"), self.times.get(version, 0))
+
+    def abandonment(self, row: Row, version: int) -> Abandonment:
+        return Abandonment(self.key(row), rows.word_of(row, "said_by"), self.times.get(version, 0))
+
+    def history(self) -> tuple[LedgerEntry, ...]:
+        entries: list[LedgerEntry] = []
+        for row in fetch(self.connection, select(facts).where(facts.c.run_id == self.run_id).order_by(facts.c.version)):
+            try:
+                entries.append(LedgerEntry(int_of(row, "version"), rows.kind_of(row), int_of(row, "recorded_ms")))
+            except BadCell as error:
+                self.defects.append(RowUnreadable("facts", f"{self.run_id}/{row['version']}", str(error)))
+        self.times = {entry.version: entry.recorded_ms for entry in entries}
+        return tuple(entries)
+
+
+def load(connection: Connection, run_id: str) -> RunRecord | Refused[RunUnknown | RowDefect]:
+    """The run with everything that is recorded about it, or every row that is refused."""
+    found = fetch(connection, select(runs).where(runs.c.run_id == run_id))
+    if not found:
+        return Refused(NonEmpty(RunUnknown(run_id)))
+    desired, context = rows.desired_of(found[0]), rows.context_of(found[0])
+    if isinstance(desired, Refused):
+        more = (context,) if isinstance(context, RowUnreadable) else ()
+        return Refused(NonEmpty(desired.defects.first, (*desired.defects.more, *more)))
+    reading = _Reading(run_id, desired, connection)
+    history = reading.history()
+    ledger = RunLedger(
+        desired,
+        len(history),
+        reading.each("claim", claims, reading.claim),
+        reading.each("intent", intents, reading.intent),
+        reading.each("outcome", outcomes, reading.outcome),
+        reading.each("cancellation", cancellations, reading.cancellation),
+        reading.each("abandonment", abandonments, reading.abandonment),
+    )
+    defects = reading.defects
+    versions = tuple(entry.version for entry in history)
+    if versions != tuple(range(1, len(history) + 1)) or sorted(reading.kinds) != [(entry.version, entry.kind) for entry in history]:
+        defects.append(LedgerOutOfOrder(run_id, tuple(sorted(version for version, _ in reading.kinds))))
+    if isinstance(context, RowUnreadable):
+        defects.append(context)
+    if (refused := NonEmpty.of(defects)) is not None:
+        return Refused(refused)
+    assert not isinstance(context, RowUnreadable)
+    return RunRecord(run_id, ledger, context, int_of(found[0], "created_ms"), history)
+
+
+def _begins(column: Any, prefix: str) -> Any:
+    """Ids that begin with ``prefix``; ids are lower-case hexadecimal, so a range of the index is enough and no pattern is read."""
+    return (column >= prefix) & (column < prefix + "g")
+
+
+def summaries(connection: Connection, prefix: str = "") -> tuple[RunSummary, ...]:
+    """The runs whose id begins with ``prefix``, by time of creation. Raises ``BadCell``."""
+    version = select(func.count()).where(facts.c.run_id == runs.c.run_id).scalar_subquery().label("version")
+    cancelled = exists(select(1).where(cancellations.c.run_id == runs.c.run_id)).label("cancelled")
+    columns = (runs.c.run_id, runs.c.requester, runs.c.request, runs.c.recipe_name, runs.c.created_ms, version, cancelled)
+    query = select(*columns).where(_begins(runs.c.run_id, prefix)).order_by(runs.c.created_ms, runs.c.run_id)
+    return tuple(
+        RunSummary(
+            text_of(row, "run_id"),
+            rows.demand_id_of(row),
+            rows.word_of(row, "recipe_name"),
+            int_of(row, "created_ms"),
+            int_of(row, "version"),
+            bool(row["cancelled"]),
+        )
+        for row in fetch(connection, query)
+    )
+
+
+def attempts(connection: Connection, prefix: str) -> tuple[AttemptFound, ...]:
+    """The claimed attempts whose nonce begins with ``prefix``, by nonce. Raises ``BadCell``."""
+    query = select(claims.c.run_id, claims.c.nonce).where(_begins(claims.c.nonce, prefix)).order_by(claims.c.nonce)
+    return tuple(AttemptFound(text_of(row, "run_id"), rows.nonce_of(row)) for row in fetch(connection, query))
+
+
+def run_of_attempt(connection: Connection, attempt: Nonce) -> str | None:
+    """The run that claimed an attempt of this nonce, if any."""
+    found = fetch(connection, select(claims.c.run_id).where(claims.c.nonce == attempt.hex))
+    return text_of(found[0], "run_id") if found else None
+
+
+def is_recorded(connection: Connection, run_id: str) -> bool:
+    """Whether a run of this id is recorded."""
+    return bool(fetch(connection, select(runs.c.run_id).where(runs.c.run_id == run_id)))
+
+
+# ---------------------------------------------------------------------------------------------------------- appending
+
+
+def _append(connection: Connection, kind: FactKind, run_id: str, version: int, now_ms: int, columns: Mapping[str, object]) -> None:
+    connection.execute(insert(facts), {"run_id": run_id, "version": version, "kind": kind, "recorded_ms": now_ms})
+    connection.execute(insert(FACT_TABLES[kind]), {"run_id": run_id, "version": version, **columns})
+
+
+def append_claim(connection: Connection, run_id: str, claim: ExecutionClaim, now_ms: int) -> None:
+    before = predecessor_of(claim.transition.cause)
+    columns = {
+        "slot": claim.transition.slot().hex,
+        "nonce": claim.attempt.nonce.hex,
+        "cause": rows.to_json(cause_parts(claim.transition.cause)),
+        "predecessor": None if before is None else before.nonce.hex,
+    }
+    _append(connection, "claim", run_id, claim.version, now_ms, columns)
+
+
+def append_intent(connection: Connection, run_id: str, version: int, intent: DispatchIntent) -> None:
+    columns = {"nonce": intent.attempt.nonce.hex, "launcher": intent.launcher, "host": rows.to_json(intent.host)}
+    _append(connection, "intent", run_id, version, intent.recorded_ms, columns)
+
+
+def append_outcome(connection: Connection, run_id: str, version: int, outcome: DispatchOutcome) -> None:
+    result, words = rows.result_columns(outcome.result)
+    columns = {"nonce": outcome.attempt.nonce.hex, "result": result, "detail": rows.to_json(words)}
+    _append(connection, "outcome", run_id, version, outcome.recorded_ms, columns)
+
+
+def append_cancellation(connection: Connection, run_id: str, version: int, cancellation: Cancellation) -> None:
+    _append(connection, "cancellation", run_id, version, cancellation.recorded_ms, {"said_by": rows.to_json(cancellation.by)})
+
+
+def append_abandonment(connection: Connection, run_id: str, version: int, abandonment: Abandonment) -> None:
+    columns = {"nonce": abandonment.attempt.nonce.hex, "said_by": rows.to_json(abandonment.by)}
+    _append(connection, "abandonment", run_id, version, abandonment.recorded_ms, columns)

@@ -1,0 +1,243 @@
+"""The embedded store: two SQLite files in a folder, for any number of processes on one machine.
+
+Rules kept here:
+
+1. Control facts are synced to the disk before their commit returns (``synchronous=FULL``); observations lie in a file of their own
+   (``NORMAL``: the last of them may be lost with the power, none is torn).
+2. Every writing transaction holds the ticket and begins ``IMMEDIATE``: from its first read on, nobody else writes.
+3. Waiting is bounded; a failing environment is a ``StoreError`` that says what, where and how to mend it.
+4. A store that is damaged, foreign, of another schema or on a network file system is refused and left as it is.
+"""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal, Self, final
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.pool import QueuePool
+
+from countermark.store import checks, creation
+from countermark.store.base import SqlStore
+from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE
+from countermark.store.failures import (
+    NotAStore,
+    StoreDamaged,
+    StoreError,
+    StoreForbidden,
+    StoreIncomplete,
+    StoreLocked,
+    StoreMissing,
+    StoreOfAnotherVersion,
+    StoreOnNetwork,
+    StoreReadOnly,
+    StoreUnplaced,
+)
+from countermark.store.filesystem import mount_under, network_type
+from countermark.store.interface import Finding
+from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
+from countermark.store.sqlite_errors import translated
+from countermark.store.ticket import TicketTimeout, ticket
+
+#: How long a writer waits for its turn, in seconds.
+WAIT_S: Final = 20.0
+_HEADER: Final = b"SQLite format 3\0"
+
+
+@final
+class _Database:
+    """One SQLite file, opened and known to be ours."""
+
+    def __init__(self, path: Path, synchronous: Literal["FULL", "NORMAL"], wait_s: float) -> None:
+        self.path = path
+        self.wait_s = wait_s
+        self._synchronous = synchronous
+        found = _regular_file(path)
+        self._identity = (found.st_dev, found.st_ino)
+        self.engine: Engine = create_engine("sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool, pool_size=4, max_overflow=-1)
+        try:
+            with translated(path, wait_s):
+                self._recognize()
+        except BaseException:
+            self.engine.dispose()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        """``mode=rw``: a file that is gone is an error, never a new empty one."""
+        place = f"file:{quote(os.fsencode(self.path.absolute()))}?mode=rw"
+        connection = sqlite3.connect(place, uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False)
+        for setting in ("foreign_keys=ON", "recursive_triggers=ON", "trusted_schema=OFF", f"synchronous={self._synchronous}"):
+            connection.execute(f"PRAGMA {setting}")
+        return connection
+
+    def _recognize(self) -> None:
+        where = str(self.path)
+        with self.engine.connect() as connection:
+            mark = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+            if mark != APPLICATION_ID:
+                raise StoreError(NotAStore(where, "it is another program's database"))
+            version = connection.exec_driver_sql("SELECT max(version) FROM schema_versions").scalar_one()
+            if not isinstance(version, int):
+                raise StoreError(StoreDamaged(where, "it does not say which schema it has"))
+            if version != SCHEMA_VERSION:
+                raise StoreError(StoreOfAnotherVersion(where, version, SCHEMA_VERSION))
+            mode = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
+            if mode != "wal":
+                raise StoreError(StoreDamaged(where, f"its journal mode is {mode} and cannot be set to wal"))
+
+    def _still_there(self) -> None:
+        """A file that was removed or replaced under an open connection would take facts that nobody ever reads again."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._identity:
+            raise StoreError(StoreDamaged(str(self.path), "the file was moved, replaced or removed while it was open"))
+
+    @contextmanager
+    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Generator[Connection, None, None]:
+        """One transaction, committed when the block ends without an exception."""
+        with translated(self.path, self.wait_s), self.engine.connect() as connection:
+            connection.exec_driver_sql(begin)
+            try:
+                self._still_there()
+                yield connection
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+
+
+def _regular_file(path: Path) -> os.stat_result:
+    """What ``path`` is, checked before SQLite sees it: SQLite takes an empty file for an empty database."""
+    where = str(path)
+    with translated(path, 0):
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreError(NotAStore(where, "it is no regular file"))
+        with path.open("rb") as file:
+            header = file.read(len(_HEADER))
+    if not header:
+        raise StoreError(NotAStore(where, "it is empty"))
+    if header != _HEADER:
+        raise StoreError(NotAStore(where, "it is no SQLite database"))
+    if not os.access(path, os.W_OK):
+        read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+        raise StoreError(StoreReadOnly(where) if read_only else StoreForbidden(where, "it may not be written"))
+    return found
+
+
+def _refuse_network(folder: Path) -> None:
+    where = str(folder)
+    try:
+        mount = mount_under(folder)
+    except OSError as error:
+        raise StoreError(StoreUnplaced(where, error.strerror or str(error))) from error
+    if mount is None:
+        raise StoreError(StoreUnplaced(where, "the mount table does not have it"))
+    if (kind := network_type(mount)) is not None:
+        raise StoreError(StoreOnNetwork(where, kind))
+
+
+@contextmanager
+def _turn(folder: Path, wait_s: float) -> Generator[None, None, None]:
+    """The ticket of a store, with its failures as ours."""
+    path = folder / TICKET_FILE
+    with translated(path, wait_s):
+        try:
+            with ticket(path, wait_s):
+                yield
+        except TicketTimeout as error:
+            raise StoreError(StoreLocked(str(folder), error.waited_ms, error.holder)) from error
+
+
+@final
+class SqliteStore(SqlStore):
+    """A store in a folder. Threads share it; a forked child must open its own."""
+
+    def __init__(self, folder: Path, ledger: _Database, observations: _Database, wait_s: float) -> None:
+        self.folder = folder
+        self._ledger = ledger
+        self._observations = observations
+        self._wait_s = wait_s
+        self._process = os.getpid()
+
+    @classmethod
+    def open(cls, folder: Path, create: bool, wait_s: float = WAIT_S) -> Self:
+        """The store in ``folder``, made first when it is not there and ``create`` is true. Raises ``StoreError``."""
+        with translated(folder, wait_s):
+            _refuse_network(folder)
+            if not (folder / LEDGER_FILE).exists():
+                if not create:
+                    lost = folder.is_dir() and creation.ledger_was_here(folder)
+                    raise StoreError(StoreIncomplete(str(folder), LEDGER_FILE) if lost else StoreMissing(str(folder)))
+                cls.initialise(folder, wait_s)
+            if not (folder / OBSERVATIONS_FILE).exists():
+                raise StoreError(StoreIncomplete(str(folder), OBSERVATIONS_FILE))
+            # The ticket's file is opened at every write: said now when that will fail.
+            os.close(os.open(folder / TICKET_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            ledger = _Database(folder / LEDGER_FILE, "FULL", wait_s)
+            try:
+                observations = _Database(folder / OBSERVATIONS_FILE, "NORMAL", wait_s)
+            except BaseException:
+                ledger.engine.dispose()
+                raise
+        return cls(folder, ledger, observations, wait_s)
+
+    @classmethod
+    def initialise(cls, folder: Path, wait_s: float = WAIT_S) -> tuple[str, ...]:
+        """Make what is missing of the store in ``folder``; returns the names of the files that were made. Raises ``StoreError``."""
+        _refuse_network(folder)
+        with translated(folder, wait_s):
+            creation.make_folder(folder)
+            with _turn(folder, wait_s):
+                return creation.make_store(folder)
+
+    @property
+    def location(self) -> str:
+        return f"sqlite:///{self.folder.absolute()}"
+
+    def _own(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("an SQLite store is not used across a fork: the child opens its own")
+
+    @contextmanager
+    def _reading(self) -> Generator[Connection, None, None]:
+        self._own()
+        with self._ledger.transaction("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self, run_id: str) -> Generator[Connection, None, None]:
+        self._own()
+        with _turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextmanager
+    def _observed(self) -> Generator[Connection, None, None]:
+        self._own()
+        with self._observations.transaction("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def _observing(self) -> Generator[Connection, None, None]:
+        self._own()
+        with _turn(self.folder, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    def check(self) -> tuple[Finding, ...]:
+        with self._reading() as ledger, self._observed() as observations:
+            return (
+                *checks.database_findings(ledger, self._ledger.path, LEDGER),
+                *checks.database_findings(observations, self._observations.path, OBSERVATIONS),
+                *checks.run_findings(ledger, self._ledger.path),
+                *checks.sweep_findings(ledger, observations, self._observations.path),
+            )
+
+    def close(self) -> None:
+        self._ledger.engine.dispose()
+        self._observations.engine.dispose()

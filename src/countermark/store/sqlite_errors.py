@@ -1,0 +1,93 @@
+"""What SQLite and the operating system say, as the failures of a store."""
+
+import errno
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError
+
+from countermark.store.failures import (
+    NotAStore,
+    StoreBroken,
+    StoreDamaged,
+    StoreError,
+    StoreFailure,
+    StoreForbidden,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+)
+from countermark.store.rows import BadCell
+from countermark.values import shown
+
+_WHY_MAX: Final = 300
+
+
+def os_failure(error: OSError, path: Path) -> StoreFailure:
+    """What an error of the operating system means for a store at ``path``."""
+    where = str(path)
+    match error.errno:
+        case errno.EROFS:
+            return StoreReadOnly(where)
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreFull(where)
+        case errno.EACCES | errno.EPERM:
+            return StoreForbidden(where, "permission denied")
+        case errno.ENOTDIR | errno.EEXIST:
+            return StoreForbidden(where, "a part of this path is no folder")
+        case errno.ELOOP:
+            return StoreForbidden(where, "it is a link where none is expected")
+        case errno.ENAMETOOLONG:
+            return StoreForbidden(where, "the path is too long")
+        case int() | None:
+            return StoreBroken(where, error.strerror or str(error))
+
+
+def sqlite_failure(error: sqlite3.Error, path: Path, wait_s: float) -> StoreFailure | None:
+    """What an error of SQLite means, or None when it speaks of a mistake of ours and not of the environment."""
+    where, why = str(path), shown(str(error), _WHY_MAX)
+    code = getattr(error, "sqlite_errorcode", None)
+    if not isinstance(code, int):
+        return None
+    if code == sqlite3.SQLITE_READONLY_DBMOVED:
+        return StoreDamaged(where, "the file was moved or removed while it was open")
+    primary = code & 0xFF
+    simple: dict[int, StoreFailure] = {
+        sqlite3.SQLITE_BUSY: StoreLocked(where, round(wait_s * 1000), ""),
+        sqlite3.SQLITE_LOCKED: StoreLocked(where, round(wait_s * 1000), ""),
+        sqlite3.SQLITE_PROTOCOL: StoreLocked(where, round(wait_s * 1000), ""),
+        sqlite3.SQLITE_FULL: StoreFull(where),
+        sqlite3.SQLITE_READONLY: StoreReadOnly(where),
+        sqlite3.SQLITE_CORRUPT: StoreDamaged(where, why),
+        sqlite3.SQLITE_NOTADB: NotAStore(where, "it is no SQLite database"),
+        sqlite3.SQLITE_CANTOPEN: StoreForbidden(where, "the database, or a file beside it, cannot be opened"),
+        sqlite3.SQLITE_PERM: StoreForbidden(where, "permission denied"),
+        sqlite3.SQLITE_IOERR: StoreBroken(where, f"{why} ({getattr(error, 'sqlite_errorname', 'SQLITE_IOERR')})"),
+        sqlite3.SQLITE_NOLFS: StoreBroken(where, why),
+        sqlite3.SQLITE_NOMEM: StoreBroken(where, "out of memory"),
+    }
+    if primary in simple:
+        return simple[primary]
+    if primary == sqlite3.SQLITE_ERROR and ("no such table" in str(error) or "no such column" in str(error)):
+        return StoreDamaged(where, why)
+    return None
+
+
+@contextmanager
+def translated(path: Path, wait_s: float) -> Generator[None, None, None]:
+    """Turns failures of the environment inside the block into ``StoreError``; mistakes of ours go through as they are."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error) as error:
+        original = error.orig if isinstance(error, DBAPIError) else error
+        failure = sqlite_failure(original, path, wait_s) if isinstance(original, sqlite3.Error) else None
+        if failure is None:
+            raise
+        raise StoreError(failure) from error
+    except BadCell as error:
+        raise StoreError(StoreDamaged(str(path), str(error))) from error
+    except OSError as error:
+        raise StoreError(os_failure(error, path)) from error
