@@ -97,6 +97,17 @@ class OpenFile:
             begin += count
             yield part[:count]
 
+    def parts_judged(self, begin: int, end: int) -> "Iterator[memoryview | FileDefect]":
+        """As ``parts``, with a failure to read as the last piece instead of an exception."""
+        try:
+            yield from self.parts(begin, end)
+        except (OSError, ShortRead) as error:
+            yield self.judged(error)
+
+    def fileno(self) -> int:
+        """The descriptor, for calls that take one; it stays this object's."""
+        return self._descriptor
+
     def sha256(self, begin: int, end: int, progress: Progress | None = None) -> Sha256:
         """The digest of the bytes from ``begin`` up to ``end``; raises as ``read`` does."""
         hasher = hashlib.sha256()
