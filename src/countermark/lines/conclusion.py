@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from countermark.lines.defects import defect_documents, document_value, sentence
-from countermark.lines.sentence import quoted
-from countermark.lines.texts import Document, JsonValue, counted, listed, number
+from countermark.lines.texts import Document, JsonValue, counted, listed, number, plain
 from countermark.run.attempts import AttemptKey
 from countermark.run.checkpoint import AdmittedCheckpoint
 from countermark.verdict.kinds import (
@@ -41,6 +40,8 @@ from countermark.verdict.kinds import (
 )
 
 _ID_DIGITS: Final = 8
+#: A path is shown whole, since it is to be used.
+_PATH_LENGTH_MAX: Final = 4096
 _RUN: Final = re.compile(r"\bRUN\b")
 
 
@@ -48,16 +49,26 @@ def conclusion_lines(conclusion: Conclusion, run: str = "RUN") -> tuple[str, ...
     """The conclusion for a person. ``run`` is the run's id as commands take it."""
     verdict = conclusion.verdict
     blockers = verdict.blockers if isinstance(verdict, Blocked) else ()
+    unread = verdict.coordinates_unread if isinstance(verdict, ObservationRequired) else ()
     reason = "not concluded" if isinstance(verdict, Converged | SeveralCandidates) else "not yet"
-    texts = (
+    return (
         f"{type(verdict).__name__}: {_said(verdict)}",
-        f"next: {_next(verdict)}",
-        *(f"blocked: {type(blocker).__name__}: {sentence(blocker).message}" for blocker in blockers),
-        *_unverified(verdict),
-        *(f"{reason}: {sentence(why).message}" for why in conclusion.why_not),
+        f"next: {_of_run(_next(verdict), run)}",
+        *(f"blocked: {type(blocker).__name__}: {_told(blocker, run)}" for blocker in blockers),
+        *_unverified(unread),
+        *(f"{reason}: {sentence(why).message}" for why in conclusion.why_not if why not in unread),
         *(f"note: {sentence(note).message}" for note in conclusion.notes),
     )
-    return (texts[0], _RUN.sub(lambda _: run, texts[1]), *texts[2:])
+
+
+def _told(blocker: Blocker, run: str) -> str:
+    told = sentence(blocker)
+    return f"{told.message}; {_of_run(told.remedy, run)}"
+
+
+def _of_run(advice: str, run: str) -> str:
+    """Advice, which holds nothing from outside, with the run's id in its commands."""
+    return _RUN.sub(lambda _: run, advice)
 
 
 def conclusion_document(conclusion: Conclusion) -> Document:
@@ -87,7 +98,7 @@ def _said(verdict: Verdict) -> str:
         case Blocked(blockers):
             return f"{counted(len(blockers), 'conflict')} of {_names(_of_blockers(blockers))}"
         case StopRequired(attempts):
-            return f"{_names(attempts)} must not go on, being cancelled or superseded, and still lives"
+            return f"{_names(attempts)} cancelled or superseded, and still alive"
         case Cancelled():
             return "the run was cancelled, and nothing of it lives"
         case InProgress(attempts):
@@ -97,7 +108,7 @@ def _said(verdict: Verdict) -> str:
         case LaunchDispatchRequired(attempts):
             return f"{_names(attempts)} claimed and to be dispatched"
         case LaunchPending(attempts):
-            return f"{_names(attempts)} dispatched, or perhaps dispatched, and nothing to be seen of it yet"
+            return f"{_names(attempts)} dispatched, or perhaps dispatched, and nothing to be seen yet"
         case Lost(attempts):
             return f"{_names(attempts)} lost: no process is to be found and no terminal was recorded"
         case SeveralCandidates(candidates, equal):
@@ -166,25 +177,25 @@ def _mend(needed: ObservationRequired) -> str:
     return "; ".join((*wanted, "then look again: countermark reconcile RUN" if wanted else "look again: countermark reconcile RUN"))
 
 
-def _unverified(verdict: Verdict) -> tuple[str, ...]:
-    """A success that nobody can hold against what was asked for, by the names of its coordinates."""
-    if not isinstance(verdict, ObservationRequired):
-        return ()
-    return tuple(
-        f"{_name(one.attempt)} succeeded, unverified: coordinates {listed(_coordinates(one))}" for one in verdict.coordinates_unread
-    )
-
-
-def _coordinates(unread: CoordinatesUnread) -> tuple[str, ...]:
-    return tuple(coordinate.partition(":")[0] for coordinate in unread.coordinates)
+def _unverified(unread: tuple[CoordinatesUnread, ...]) -> tuple[str, ...]:
+    """Successes that nobody can hold against what was asked for, with their coordinates by the reason why they were not read."""
+    lines: list[str] = []
+    for one in unread:
+        by_reason: dict[str, list[str]] = {}
+        for said in one.coordinates:
+            coordinate, _, reason = said.partition(": ")
+            by_reason.setdefault(reason, []).append(coordinate)
+        groups = (f"{', '.join(coordinates)} ({plain(reason)})" for reason, coordinates in by_reason.items())
+        lines.append(f"attempt {_name(one.attempt)} succeeded, unverified: coordinates {'; '.join(groups)}")
+    return tuple(lines)
 
 
 def _candidate(candidate: CompletionCandidate) -> str:
-    return f"attempt {_name(candidate.attempt)} with {quoted(candidate.path)} ({candidate.output.spell()})"
+    return f"attempt {_name(candidate.attempt)} with {plain(candidate.path, _PATH_LENGTH_MAX)} ({candidate.output.spell()})"
 
 
 def _checkpoint(checkpoint: AdmittedCheckpoint) -> str:
-    return f"step {checkpoint.step} ({quoted(checkpoint.path)})"
+    return f"step {checkpoint.step} ({plain(checkpoint.path, _PATH_LENGTH_MAX)})"
 
 
 def _of_blockers(blockers: Iterable[Blocker]) -> tuple[AttemptKey, ...]:
