@@ -26,6 +26,7 @@ from countermark.recipe.resolve import (
     Observation,
     Observations,
     ObservationsContradict,
+    Projection,
     Receipt,
     Resolution,
     ResolveDefect,
@@ -33,6 +34,7 @@ from countermark.recipe.resolve import (
     UnknownField,
     UnsupportedSemanticField,
     observed,
+    project,
     resolve,
 )
 from countermark.recipe.sums import Coordinate
@@ -55,6 +57,7 @@ __all__ = [
     "Observation",
     "Observations",
     "ObservationsContradict",
+    "Projection",
     "Receipt",
     "Requirements",
     "Resolution",
@@ -70,6 +73,7 @@ __all__ = [
     "key_material",
     "manifest_from_spellings",
     "observed",
+    "project",
     "read_coordinate",
     "resolve",
     "spellings",

@@ -187,8 +187,31 @@ class _Slots:
         self.seen.clear()
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What observations say, as far as they say it: the coordinates that they pin, who pinned and who was replaced, and every defect."""
+
+    values: Mapping[str, Coordinate]
+    receipts: tuple[Receipt, ...]
+    replaced: tuple[Receipt, ...]
+    defects: tuple[ResolveDefect, ...]
+
+    def spellings(self) -> dict[str, str]:
+        """The pinned coordinates' spellings by name, in roster order: what could be read of a run that could not be read wholly."""
+        return {name: value.spell() for name, value in self.values.items()}
+
+
 def resolve(observations: Observations) -> Resolution | Refused[ResolveDefect]:
     """The manifest that the observations pin, or every reason why they pin none."""
+    found = project(observations)
+    if (refusal := NonEmpty.of(found.defects)) is not None:
+        return Refused(refusal)
+    return Resolution(manifest_of(found.values), found.receipts, found.replaced, _SEAL)
+
+
+def project(observations: Observations) -> Projection:
+    """Every coordinate that the observations pin, and every defect of theirs."""
     axes = {name: _Slots() for name in ROSTER}
     authored = [layer for layer in observations.layers if layer.kind == "authored"]
     measured = [layer for layer in observations.layers if layer.kind == "measured"]
@@ -207,9 +230,7 @@ def resolve(observations: Observations) -> Resolution | Refused[ResolveDefect]:
             values[axis] = found
             receipts += dict.fromkeys(observation.receipt for observation in slots.seen.values())
             replaced += dict.fromkeys(slots.replaced)
-    if (refusal := NonEmpty.of(dict.fromkeys(defects))) is not None:
-        return Refused(refusal)
-    return Resolution(manifest_of(values), tuple(receipts), tuple(replaced), _SEAL)
+    return Projection(values, tuple(receipts), tuple(replaced), tuple(dict.fromkeys(defects)))
 
 
 def _by_axis(layer: Layer) -> dict[str, list[Observation]]:
