@@ -205,10 +205,11 @@ class ReadRefused:
 @final
 @dataclass(frozen=True, slots=True)
 class SourceReading(Generic[M_co]):
-    """One source of an axis and its arm."""
+    """One source of an axis and its arm. ``about``: the one attempt that the source can speak of, as a folder of its own; None: any."""
 
     source: str
     arm: "Observed[M_co] | NotAttempted | ReadRefused"
+    about: AttemptKey | None = None
 
 
 @final
@@ -237,8 +238,13 @@ class Population(Generic[M_co]):
                     pass
 
     def complete(self) -> bool:
-        """Whether a conclusion from absence is licensed: every source was read completely."""
+        """Whether a conclusion from absence is licensed about every attempt: every source was read completely."""
         return all(isinstance(reading.arm, Observed) for reading in self.readings)
+
+    def blind_about(self) -> frozenset[AttemptKey | None]:
+        """The attempts about which no conclusion from absence is licensed, because a source that speaks of them was not read completely;
+        None among them stands for every attempt."""
+        return frozenset(reading.about for reading in self.readings if not isinstance(reading.arm, Observed))
 
     def receipts(self) -> tuple[EnumerationReceipt, ...]:
         """The receipts of all sources that somebody looked at, in source order."""

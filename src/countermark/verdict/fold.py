@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import final
 
 from countermark.evidence.composition import EvidenceComposition
-from countermark.evidence.cut import Stage
+from countermark.evidence.cut import STAGES, Stage
 from countermark.recipe import spellings
 from countermark.run.attempts import AttemptKey, predecessor_of
 from countermark.run.checkpoint import AdmittedCheckpoint, admit_checkpoint
@@ -46,7 +46,11 @@ Admissions = tuple[tuple[tuple[AttemptKey, AdmittedCheckpoint], ...], tuple[Chec
 @final
 @dataclass(slots=True)
 class Fold:
-    """The input by attempt, and what the pass over it found: blockers, candidates, and what no read order licensed."""
+    """The input by attempt, and what the pass over it found: blockers, candidates, and what no read order licensed.
+
+    ``blind``: of each stage, the attempts of which some source was not read completely (None: of every attempt). ``hosts``: from where
+    processes were looked at; ``processes_started_ms``: when the first such look began, as its receipt says.
+    """
 
     evidence: EvidenceComposition
     control: ControlComposition
@@ -57,6 +61,9 @@ class Fold:
     blockers: list[Blocker]
     orders: dict[AttemptKey, tuple[OrderMissing, ...]]
     candidates: list[CompletionCandidate]
+    blind: dict[Stage, frozenset[AttemptKey | None]]
+    hosts: frozenset[str]
+    processes_started_ms: int | None
 
     def agreement(self, standing: Standing) -> ManifestAgreement:
         """How what the attempt ran compares with what was asked for."""
@@ -65,15 +72,21 @@ class Fold:
             known = self.agreements[standing.attempt] = manifest_agreement(standing, self.desired)
         return known
 
-    def complete(self, stage: Stage) -> bool:
-        """Whether every source of the stage was read completely."""
-        return self.evidence.readback.population(stage).complete()
+    def complete(self, stage: Stage, attempt: AttemptKey) -> bool:
+        """Whether every source of the stage that speaks of the attempt was read completely."""
+        blind = self.blind[stage]
+        return not blind or (None not in blind and attempt not in blind)
 
 
 def fold_of(evidence: EvidenceComposition, control: ControlComposition, grace_ms: int) -> Fold:
     """Index the input and judge each attempt."""
     found = standings(evidence, control.states)
-    fold = Fold(evidence, control, grace_ms, spellings(control.desired.manifest), found, {}, [], {}, [])
+    blind: dict[Stage, frozenset[AttemptKey | None]] = {stage: evidence.readback.population(stage).blind_about() for stage in STAGES}
+    looks = evidence.readback.reads.processes.population.receipts()
+    hosts = frozenset(receipt.host for receipt in looks)
+    started_ms = min((receipt.started_ms for receipt in looks), default=None)
+    desired = spellings(control.desired.manifest)
+    fold = Fold(evidence, control, grace_ms, desired, found, {}, [], {}, [], blind, hosts, started_ms)
     for standing in found.values():
         _judge(fold, standing)
     fold.blockers.extend(_shared_locations(found.values()))
@@ -81,7 +94,7 @@ def fold_of(evidence: EvidenceComposition, control: ControlComposition, grace_ms
 
 
 def _judge(fold: Fold, standing: Standing) -> None:
-    ordered, missing = ordered_blockers(standing, fold.evidence)
+    ordered, missing = ordered_blockers(standing, fold.evidence, fold.complete("outputs", standing.attempt))
     diverging = manifest_blockers(standing, fold.agreement(standing)) if standing.manifests else ()
     blockers = (
         *terminal_blockers(standing),

@@ -7,10 +7,10 @@ Rules kept here:
 2. Grace lies between stored receipts: from the last recorded fact of a dispatch to the beginning of the reading of processes. No clock is
    asked, and a clock that was stepped back only lengthens the wait.
 3. A launch of which nobody knows the outcome is only looked at. Traces of it (a dead process, an output) show that it happened.
-4. What a person gave up rests on that person's word and on no observation.
+4. What a person gave up rests on that person's word and on no observation, and what nobody can see of it keeps nothing else waiting.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from countermark.evidence.cut import STAGES, Ordered, Stage
@@ -68,14 +68,10 @@ def _before_outcome(fold: Fold, standing: Standing) -> Place:
     if not standing.control.intents:
         return "claimed"
     intent = standing.control.intents[-1]
-    if intent.launcher == "local" and intent.host not in _hosts(fold):
-        return _after_launch(fold, standing) if all(map(fold.complete, _LAUNCH)) else "elsewhere"
+    if intent.launcher == "local" and intent.host not in fold.hosts:
+        seen = all(fold.complete(stage, standing.attempt) for stage in _LAUNCH)
+        return _after_launch(fold, standing) if seen else "elsewhere"
     return "redispatch" if creates_or_gets(intent.launcher) else _after_launch(fold, standing)
-
-
-def _hosts(fold: Fold) -> set[str]:
-    """The hosts from which this sweep looked at processes."""
-    return {receipt.host for receipt in fold.evidence.readback.reads.processes.population.receipts()}
 
 
 def _after_launch(fold: Fold, standing: Standing) -> Place:
@@ -95,8 +91,8 @@ def _waited_ms(fold: Fold, standing: Standing) -> int | None:
     """Milliseconds between the last recorded dispatch fact and the beginning of the reading of processes; None without either."""
     control = standing.control
     facts = [*(intent.recorded_ms for intent in control.intents), *(outcome.recorded_ms for outcome in control.outcomes)]
-    receipts = [receipt.started_ms for receipt in fold.evidence.readback.reads.processes.population.receipts()]
-    return min(receipts) - max(facts) if facts and receipts else None
+    started = fold.processes_started_ms
+    return started - max(facts) if facts and started is not None else None
 
 
 def grace_running(fold: Fold, places: Mapping[AttemptKey, Place]) -> tuple[GraceRunning, ...]:
@@ -109,7 +105,8 @@ def grace_running(fold: Fold, places: Mapping[AttemptKey, Place]) -> tuple[Grace
 
 def launch_unobserved(fold: Fold, places: Mapping[AttemptKey, Place]) -> tuple[AxisNotAttempted | AxisRefused, ...]:
     """What nobody here could look at of a launch on another host."""
-    return unobserved(fold, _LAUNCH) if "elsewhere" in places.values() else ()
+    elsewhere = {attempt for attempt, place in places.items() if place == "elsewhere"}
+    return unobserved(fold, dict.fromkeys(_LAUNCH, elsewhere)) if elsewhere else ()
 
 
 def needs(fold: Fold, places: Mapping[AttemptKey, Place], only_ended: bool, resumable: bool) -> ObservationRequired | None:
@@ -118,23 +115,28 @@ def needs(fold: Fold, places: Mapping[AttemptKey, Place], only_ended: bool, resu
     ``only_ended``: every frontier attempt ended without success and there is no candidate, so the arms that start another attempt are next;
     they rest on nothing living any more and, unless there is something to resume from, on every checkpoint having been looked at.
     """
-    stages: set[Stage] = set()
+    wanted: dict[Stage, set[AttemptKey]] = {stage: set() for stage in STAGES}
     coordinates: list[CoordinatesUnread] = []
     orders: list[OrderMissing] = []
     for attempt, place in places.items():
-        stages.update(_RESTS_ON[place])
+        for stage in _RESTS_ON[place]:
+            wanted[stage].add(attempt)
         if place == "pending":
             orders.extend(_lost_order(fold, fold.found[attempt]))
     for standing in _uncompleted_successes(fold):
-        unread = unread_note(standing, fold.agreement(standing))
-        coordinates.extend(unread)
-        stages.update(("manifests",) if unread else (), () if standing.outputs else ("outputs",))
+        if unread := unread_note(standing, fold.agreement(standing)):
+            coordinates.extend(unread)
+            wanted["manifests"].add(standing.attempt)
+        if not standing.outputs:
+            wanted["outputs"].add(standing.attempt)
         orders.extend(missing for missing in fold.orders.get(standing.attempt, ()) if missing.rule == "SuccessWithoutOutput")
     if only_ended:
-        stages.add("processes")
-        stages.update(("terminals_again",) if "refused" in places.values() else (), () if resumable else ("checkpoints",))
+        not_given_up = {attempt for attempt, standing in fold.found.items() if not standing.control.superseded}
+        wanted["processes"] |= not_given_up
+        wanted["checkpoints"] |= set() if resumable else not_given_up
+        wanted["terminals_again"].update(attempt for attempt, place in places.items() if place == "refused")
         orders.extend(missing for attempt in places for missing in perhaps_alive(fold, fold.found[attempt]))
-    return observation(unobserved(fold, tuple(stage for stage in STAGES if stage in stages)), tuple(coordinates), tuple(orders))
+    return observation(unobserved(fold, wanted), tuple(coordinates), tuple(orders))
 
 
 def _uncompleted_successes(fold: Fold) -> tuple[Standing, ...]:
@@ -151,11 +153,15 @@ def _lost_order(fold: Fold, standing: Standing) -> tuple[OrderMissing, ...]:
     return (OrderMissing(standing.attempt, "Lost", "processes", "terminals_again", answer),)
 
 
-def unobserved(fold: Fold, stages: tuple[Stage, ...]) -> tuple[AxisNotAttempted | AxisRefused, ...]:
-    """Every source of these stages that was not read completely."""
+def unobserved(fold: Fold, wanted: Mapping[Stage, Collection[AttemptKey] | None]) -> tuple[AxisNotAttempted | AxisRefused, ...]:
+    """Every source of these stages that was not read completely and speaks of one of the attempts (None: of whatever attempt)."""
     missing: list[AxisNotAttempted | AxisRefused] = []
-    for stage in stages:
+    for stage, attempts in wanted.items():
+        if not fold.blind[stage] or (attempts is not None and not attempts):
+            continue
         for reading in fold.evidence.readback.population(stage).readings:
+            if attempts is not None and reading.about is not None and reading.about not in attempts:
+                continue
             match reading.arm:
                 case Observed():
                     pass

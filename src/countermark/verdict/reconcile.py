@@ -110,11 +110,11 @@ def _verdict(fold: Fold, frontier: list[Standing]) -> Walked:
         return StopRequired(attempts), ()
     if cancelled:
         maybe_alive = tuple(missing for standing in fold.found.values() for missing in perhaps_alive(fold, standing))
-        return _unless(Cancelled(), observation(unobserved(fold, ("processes",)), (), maybe_alive))
+        return _unless(Cancelled(), observation(unobserved(fold, {"processes": None}), (), maybe_alive))
     if (attempts := NonEmpty.of(standing.attempt for standing in stirring)) is not None:
         return InProgress(attempts), ()
     if not frontier:
-        return _unless(ExecutionRequired(), observation(unobserved(fold, STAGES), (), ()))
+        return _unless(ExecutionRequired(), observation(unobserved(fold, dict.fromkeys(STAGES)), (), ()))
     return _at_rest(fold, frontier)
 
 

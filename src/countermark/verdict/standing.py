@@ -197,14 +197,17 @@ def control_blockers(standing: Standing) -> tuple[Blocker, ...]:
     return (*unclaimed, EvidenceOnRefusedDispatch(standing.attempt, stages)) if stages else unclaimed
 
 
-def ordered_blockers(standing: Standing, evidence: EvidenceComposition) -> tuple[tuple[Blocker, ...], tuple[OrderMissing, ...]]:
-    """Blockers that only a read order licenses, and those that the order at hand does not license."""
+def ordered_blockers(
+    standing: Standing, evidence: EvidenceComposition, outputs_complete: bool
+) -> tuple[tuple[Blocker, ...], tuple[OrderMissing, ...]]:
+    """Blockers that only a read order licenses, and those that the order at hand does not license. ``outputs_complete``: every source that
+    speaks of this attempt's outputs was read completely."""
     if not standing.terminals():
         return (), ()
     defects: list[Blocker] = []
     missing: list[OrderMissing] = []
     stage: Stage
-    if standing.success_said() and not standing.outputs and evidence.readback.reads.outputs.population.complete():
+    if standing.success_said() and not standing.outputs and outputs_complete:
         first_success = any(isinstance(terminal.outcome, Succeeded) for terminal in standing.first_terminals)
         stage = "terminals" if first_success else "terminals_again"
         answer = evidence.order(stage, "outputs")
