@@ -67,7 +67,8 @@ def lock_is_not_taken() -> None:
 
 
 def no_subreaper() -> None:
-    _put(supervisor, "_PR_SET_CHILD_SUBREAPER", 3)
+    # The number of PR_GET_KEEPCAPS, which does nothing and succeeds.
+    _put(supervisor, "_PR_SET_CHILD_SUBREAPER", 7)
 
 
 def no_kill_after_grace() -> None:
@@ -138,6 +139,7 @@ def main() -> int:
     for name in options.plant:
         FAULTS[name]()
     if options.full:
+        _put(supervisor, "_START_WAIT_S", 1.0)
         fill_disk(options.full, options.times)
 
     def after(step: SupervisorStep) -> None:

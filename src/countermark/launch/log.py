@@ -63,13 +63,22 @@ class BoundedLog:
         temporary = self._older.with_name(f".tmp-{self._older.name}")
         kept = 0
         try:
-            with open(temporary, "wb") as older:
+            temporary.unlink(missing_ok=True)
+            with open(temporary, "xb") as older:
                 # What COMMAND appends while we copy belongs to the tail too; a COMMAND that writes as fast as we copy must not keep us.
                 while kept < 2 * wanted and (chunk := os.pread(self._own, _CHUNK_BYTES, size - min(wanted, size) + kept)):
                     older.write(chunk)
                     kept += len(chunk)
             os.replace(temporary, self._older)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
             return 0
         return kept
+
+
+def _remove(temporary: Path) -> None:
+    """Take a half-copied tail away; one that stays is worth less than the cut of the log that comes next."""
+    try:
+        temporary.unlink(missing_ok=True)
+    except OSError:
+        return

@@ -81,8 +81,13 @@ def main(arguments: Sequence[str], after: AfterSupervisorStep = go_on) -> int:
     options = parser.parse_args(arguments)
     hear, tell = os.pipe()
     if os.fork() == 0:
-        os.close(hear)
-        os._exit(_in_second_process(options.folder, options.log_bytes_max, tell, after))
+        code = NOT_STARTED
+        try:
+            os.close(hear)
+            code = _in_second_process(options.folder, options.log_bytes_max, tell, after)
+        finally:
+            # Whatever happens, the caller's code runs in the first process only.
+            os._exit(code)
     os.close(tell)
     with os.fdopen(hear, "rb") as answers:
         answer = answers.read(_REPORT_BYTES_MAX).decode(errors="replace")
@@ -93,8 +98,13 @@ def main(arguments: Sequence[str], after: AfterSupervisorStep = go_on) -> int:
 
 def _in_second_process(folder: Path, log_bytes_max: int, tell: int, after: AfterSupervisorStep) -> int:
     def answer(code: int, text: str) -> int:
-        os.write(tell, f"{code} {text}"[:4000].encode(errors="replace"))
-        os.close(tell)
+        try:
+            os.write(tell, f"{code} {text}"[:4000].encode(errors="replace"))
+        except BrokenPipeError:
+            # Whoever dispatched has given up waiting; what the receipts say stands all the same.
+            return code
+        finally:
+            os.close(tell)
         return code
 
     try:

@@ -1,0 +1,106 @@
+"""A stopped supervisor or child that wakes up after a relaunch never becomes a second trainer."""
+
+import os
+import signal
+from contextlib import AbstractContextManager
+
+import pytest
+
+from countermark.files import locks, procfs
+from countermark.files.attempt_folder import ReceiptAbsent, ReceiptRead, read_fenced, read_start, read_terminal
+from countermark.launch import local
+from countermark.launch.local import Dispatched, DispatchRefused, Fenced, FenceFailed, FenceHeldOff
+from countermark.wire.receipts import Cancelled, NotExecuted, Succeeded
+from tests.faults import planted, proven_by
+from tests.launch.conftest import NONCE, Place
+from tests.launch.planting import in_supervisor
+
+
+def frozen_pid(place: Place) -> int:
+    """The pid of the process that froze itself: the supervisor, or its one child."""
+    supervisor = place.supervisor_pid()
+    below = [row.pid for row in procfs.descendants(supervisor, procfs.processes())]
+    frozen = [pid for pid in (supervisor, *below) if (row := procfs.read_stat(pid)) is not None and row.stopped]
+    return frozen[0] if frozen else 0
+
+
+@pytest.mark.parametrize("step", ["start written", "child begun"])
+@proven_by(in_supervisor("fence_is_not_checked"))
+def test_frozen_before_the_lock_then_fenced_it_never_becomes_command(place: Place, step: str) -> None:
+    launcher = place.launcher("--at", step, "--act", "freeze_self", start_timeout_s=1.0)
+    assert isinstance(launcher.dispatch(place.order()), Dispatched)
+    place.wait(lambda: frozen_pid(place))
+    assert place.launcher().fence(NONCE) == Fenced()
+    assert isinstance(read_fenced(place.folder()), ReceiptRead)
+    os.kill(frozen_pid(place), signal.SIGCONT)
+    terminal = place.terminal()
+    assert place.runs() == 0
+    assert (terminal.outcome, terminal.main) == (Cancelled(), NotExecuted(125, "a relaunch fenced this attempt"))
+
+
+def fence_takes_no_lock() -> AbstractContextManager[object]:
+    return planted(local.locks, "take_lock", lambda descriptor: True)()
+
+
+@pytest.mark.parametrize("step", ["locked", "process written", "fence checked"])
+@proven_by(fence_takes_no_lock)
+def test_frozen_with_the_lock_it_cannot_be_fenced_and_goes_on_as_the_one_trainer(place: Place, step: str) -> None:
+    """Past the check of the fence, only the lock stands between a frozen child and a second trainer."""
+    place.launcher("--at", step, "--act", "freeze_self").dispatch(place.order())
+    place.wait(lambda: frozen_pid(place))
+    assert place.launcher().fence(NONCE) == FenceHeldOff()
+    assert not (place.folder() / "fenced").exists()
+    os.kill(frozen_pid(place), signal.SIGCONT)
+    assert place.terminal().outcome == Succeeded()
+    assert place.runs() == 1
+
+
+def test_frozen_before_the_start_then_fenced_the_supervisor_starts_nothing(place: Place) -> None:
+    """The dispatch is given up on; the supervisor that it left behind wakes up to a fence."""
+    launcher = place.launcher("--at", "begun", "--act", "freeze_self", start_timeout_s=1.0)
+    launcher.dispatch(place.order())
+    assert isinstance(read_start(place.folder()), ReceiptAbsent)
+    assert place.launcher().fence(NONCE) == Fenced()
+    (frozen,) = (row for row in procfs.processes() if row.stopped and _is_supervisor_of(row.pid, place))
+    os.kill(frozen.pid, signal.SIGCONT)
+    place.wait(lambda: procfs.read_stat(frozen.pid) is None or procfs.read_stat(frozen.pid).ended)  # type: ignore[union-attr]
+    assert isinstance(read_start(place.folder()), ReceiptAbsent)
+    assert place.runs() == 0
+
+
+def _is_supervisor_of(pid: int, place: Place) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as line:
+            return os.fsencode(place.folder()) in line.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def test_a_fenced_claim_is_refused_and_a_fence_stands_for_ever(place: Place) -> None:
+    launcher = place.launcher()
+    assert launcher.fence(NONCE) == Fenced()
+    first = (place.folder() / "fenced").read_bytes()
+    assert launcher.fence(NONCE) == Fenced()
+    assert (place.folder() / "fenced").read_bytes() == first
+    assert launcher.dispatch(place.order()) == DispatchRefused("a relaunch fenced this attempt")
+    assert (place.runs(), isinstance(read_terminal(place.folder()), ReceiptAbsent)) == (0, True)
+
+
+def test_a_live_attempt_is_not_fenced_and_an_ended_one_is(place: Place) -> None:
+    place.launcher().dispatch(place.order("sleep 0.5"))
+    place.wait(lambda: place.runs() == 1)
+    assert place.launcher().fence(NONCE) == FenceHeldOff()
+    place.terminal()
+    assert place.launcher().fence(NONCE) == Fenced()
+
+
+def test_a_fence_that_cannot_be_put_up_says_so(place: Place) -> None:
+    (place.root / "attempts").write_text("a file in the way")
+    result = place.launcher().fence(NONCE)
+    assert isinstance(result, FenceFailed)
+    assert "cannot be put up" in result.why
+
+
+def test_the_fence_lets_go_of_the_lock(place: Place) -> None:
+    place.launcher().fence(NONCE)
+    assert locks.probe_lock(place.folder() / "lock") == locks.LockFree()
