@@ -26,6 +26,7 @@ from countermark.run.checkpoint import (
     ComponentUnreadable,
     Incomplete,
     Publication,
+    SoundCheckpoint,
     Unobserved,
     WeightsOnlyCheckpoint,
 )
@@ -38,7 +39,7 @@ class Inspected:
     """A checkpoint with both answers about it."""
 
     readback: CheckpointReadback | CheckpointNotThere
-    resume: AdmittedCheckpoint | Refused[CheckpointDefect]
+    resume: AdmittedCheckpoint | SoundCheckpoint | Refused[CheckpointDefect]
     weights_only: WeightsOnlyCheckpoint | Refused[CheckpointDefect]
 
     def defects(self) -> tuple[CheckpointDefect, ...]:
@@ -156,7 +157,7 @@ def verdict_lines(inspected: Inspected) -> tuple[str, ...]:
     )
 
 
-def _answer(answer: AdmittedCheckpoint | WeightsOnlyCheckpoint | Refused[CheckpointDefect]) -> str:
+def _answer(answer: AdmittedCheckpoint | SoundCheckpoint | WeightsOnlyCheckpoint | Refused[CheckpointDefect]) -> str:
     match answer:
         case AdmittedCheckpoint(vouched=True):
             return "admissible, because you vouch for its publication"

@@ -69,6 +69,7 @@ __all__ = [
     "Publication",
     "PublicationIncomplete",
     "PublicationUnobserved",
+    "SoundCheckpoint",
     "StepWitness",
     "Unobserved",
     "WeightsOnlyCheckpoint",
@@ -77,6 +78,7 @@ __all__ = [
     "component_defects",
     "component_digest",
     "leaf_spelling",
+    "sound_checkpoint",
 ]
 
 _SEAL: Final = object()
@@ -251,6 +253,36 @@ class WeightsOnlyCheckpoint:
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
             raise ValueError("a checkpoint for its weights is minted by admit_weights_only")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SoundCheckpoint:
+    """A checkpoint that is whole in itself, while nobody said which work is to go on from it; minted by ``sound_checkpoint`` alone. It is
+    no ``AdmittedCheckpoint``: nothing is resumed from it before a manifest was held against it."""
+
+    path: str
+    step: int
+    digest: Sha256
+    vouched: bool
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
+            raise ValueError("a sound checkpoint is minted by sound_checkpoint")
+
+
+def sound_checkpoint(
+    readback: CheckpointReadback | CheckpointNotThere, *, vouched: bool = False
+) -> SoundCheckpoint | Refused[CheckpointDefect]:
+    """The checkpoint as one that is whole in itself, or everything that speaks against it whichever work it belongs to."""
+    if isinstance(readback, CheckpointNotThere):
+        return Refused(NonEmpty(CheckpointAbsent(readback.path, readback.why)))
+    if refusal := NonEmpty.of((*component_defects(readback), *_publication(readback, vouched))):
+        return Refused(refusal)
+    digest = readback.digest
+    assert digest is not None, "a component that was not read is a defect"
+    return SoundCheckpoint(readback.path, readback.step, digest, vouched and isinstance(readback.publication, Unobserved), _SEAL)
 
 
 def admit_checkpoint(

@@ -1,0 +1,231 @@
+"""Acting on a verdict: claim, dispatch, stop, resume, relaunch. Concluding is done elsewhere; here each act is recorded before it is made.
+
+Rules kept here:
+
+1. A transition is claimed on the version that the verdict was derived from; a moved ledger means: look again.
+2. A slot that somebody else took is a success: the winner's claim is carried on with.
+3. The intent is durable before the launcher is called and the outcome after; a call that broke is ``unknown``, never ``refused``.
+4. Nothing is retried beyond the number that the caller allows; going on from a checkpoint that was gone on from before is a retry.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+from countermark.app.ports import Ports
+from countermark.files.desired import Desired, encode_desired
+from countermark.launch.local import Fenced, FenceFailed, FenceHeldOff
+from countermark.launch.order import LaunchOrder
+from countermark.launch.stopping import NothingToStop, StopFailed, Stopped, StopPending, StopResult
+from countermark.run.attempts import AttemptKey, Cause, InfrastructureRetry, InitialAttempt, Nonce, Relaunch, Resume
+from countermark.run.checkpoint import AdmittedCheckpoint
+from countermark.run.claims import (
+    Committed,
+    Dispatched,
+    DispatchRefused,
+    DispatchUnknown,
+    ExecutionClaim,
+    LaunchResult,
+    RunLedger,
+    SnapshotStale,
+    Transition,
+)
+from countermark.run.dispatch import AlreadyDispatched, AttemptNotClaimed
+from countermark.run.records import RunRecord
+from countermark.values import NonEmpty, Refused
+from countermark.verdict.kinds import (
+    Blocked,
+    Cancelled,
+    Converged,
+    ExecutionRequired,
+    InProgress,
+    LaunchDispatchRequired,
+    LaunchPending,
+    Lost,
+    ObservationRequired,
+    ResumeAvailable,
+    RetryRequired,
+    SeveralCandidates,
+    StopRequired,
+    Verdict,
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What was done for a verdict, in lines; none when there was nothing to do or nothing allowed."""
+
+    lines: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RetriesUsedUp:
+    """Another attempt would be a retry, and no more retries were allowed (``allowed``, of which ``used``)."""
+
+    allowed: int
+    used: int
+
+
+def act(
+    ports: Ports, record: RunRecord, verdict: Verdict, retries: int, admitted: tuple[AdmittedCheckpoint, ...]
+) -> Acted | Refused[object]:
+    """Do what the verdict asks for, once, and return without waiting for the trainer. ``admitted`` are the checkpoints of the run that can
+    be gone on from, newest first."""
+    match verdict:
+        case ExecutionRequired():
+            return start(ports, record, InitialAttempt())
+        case LaunchDispatchRequired(attempts):
+            return _together(*(dispatch(ports, record.run_id, attempt) for attempt in attempts))
+        case StopRequired(attempts):
+            return _together(*(_stop(ports, attempt) for attempt in attempts))
+        case Lost(attempts):
+            return _together(*(relaunch(ports, record, attempt, admitted) for attempt in attempts))
+        case ResumeAvailable(attempt, checkpoints):
+            return resume(ports, record, attempt, checkpoints.first, retries)
+        case RetryRequired(attempts):
+            if (refusal := _over(record.ledger, retries)) is not None:
+                return refusal
+            return start(ports, record, InfrastructureRetry(attempts.first))
+        case Blocked() | Cancelled() | InProgress() | ObservationRequired() | LaunchPending() | SeveralCandidates() | Converged():
+            return Acted(())
+
+
+def _together(*answers: "Acted | Refused[object]") -> "Acted | Refused[object]":
+    refusals = [answer for answer in answers if isinstance(answer, Refused)]
+    if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
+        return Refused(defects)
+    return Acted(tuple(line for answer in answers if isinstance(answer, Acted) for line in answer.lines))
+
+
+def _over(ledger: RunLedger, allowed: int) -> Refused[object] | None:
+    used = sum(isinstance(claim.transition.cause, InfrastructureRetry) for claim in ledger.claims) + _repeated_resumes(ledger)
+    return Refused(NonEmpty(RetriesUsedUp(allowed, used))) if used >= allowed else None
+
+
+def _repeated_resumes(ledger: RunLedger) -> int:
+    """How many resumes went on from a checkpoint that an earlier resume of the run had gone on from: no progress was made between."""
+    checkpoints = [claim.transition.cause.checkpoint for claim in ledger.claims if isinstance(claim.transition.cause, Resume)]
+    return len(checkpoints) - len(set(checkpoints))
+
+
+def resume(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoint: AdmittedCheckpoint, retries: int) -> Acted | Refused[object]:
+    """Go on from an admitted checkpoint under a new transition."""
+    identity = checkpoint.identity
+    used = any(
+        isinstance(claim.transition.cause, Resume) and claim.transition.cause.checkpoint == identity for claim in record.ledger.claims
+    )
+    if used and (refusal := _over(record.ledger, retries)) is not None:
+        return refusal
+    return start(ports, record, Resume(attempt, identity))
+
+
+def start(ports: Ports, record: RunRecord, cause: Cause) -> Acted | Refused[object]:
+    """Claim the transition and dispatch the claim that holds its slot, whoever won it."""
+    demand = record.ledger.desired.demand
+    candidate = AttemptKey(demand.work, Nonce(ports.new_nonce()))
+    transition = Transition(demand.id, demand.work, cause)
+    answer = ports.store.claim_start(record.run_id, record.ledger.version, transition, candidate, ports.now_ms())
+    if isinstance(answer, Refused):
+        return Refused(answer.defects)
+    if isinstance(answer, SnapshotStale):
+        return Acted(("somebody else acted on the run meanwhile: look again",))
+    attempt = answer.claim.attempt
+    said = (
+        f"claimed attempt {attempt.nonce.hex[:8]} ({type(cause).__name__})"
+        if isinstance(answer, Committed)
+        else f"attempt {attempt.nonce.hex[:8]} holds this transition already: carrying on with it"
+    )
+    dispatched = dispatch(ports, record.run_id, attempt)
+    return dispatched if isinstance(dispatched, Refused) else Acted((said, *dispatched.lines))
+
+
+def dispatch(ports: Ports, run_id: str, attempt: AttemptKey) -> Acted | Refused[object]:
+    """Say the intent, call the launcher, record its answer. Safe to repeat: an attempt with an outcome is left alone."""
+    record = ports.load(run_id)
+    if isinstance(record, Refused):
+        return Refused(record.defects)
+    claim = next((one for one in record.ledger.claims if one.attempt == attempt), None)
+    if claim is None:
+        return Refused(NonEmpty(AttemptNotClaimed(attempt)))
+    beginning = ports.beginning(record, claim.transition.cause)
+    if isinstance(beginning, Refused):
+        return beginning
+    intent = ports.store.record_dispatch_intent(claim, "local", ports.host, ports.now_ms())
+    if isinstance(intent, Refused):
+        done = all(isinstance(defect, AlreadyDispatched) for defect in intent.defects)
+        return Acted((f"attempt {attempt.nonce.hex[:8]} was dispatched before",)) if done else Refused(intent.defects)
+    result = _launch(ports, record, claim, beginning)
+    outcome = ports.store.record_dispatch_outcome(intent.fact, result, ports.now_ms())
+    if isinstance(outcome, Refused):
+        return Refused(outcome.defects)
+    match result:
+        case Dispatched(detail):
+            return Acted((f"dispatched attempt {attempt.nonce.hex[:8]} on {ports.host}: {detail}",))
+        case DispatchRefused(why):
+            return Acted((f"the launcher refused attempt {attempt.nonce.hex[:8]}: {why}",))
+        case DispatchUnknown(why):
+            return Acted((f"whether attempt {attempt.nonce.hex[:8]} was launched is unknown: {why}",))
+
+
+def _launch(ports: Ports, record: RunRecord, claim: ExecutionClaim, resume_path: str | None) -> LaunchResult:
+    """Call the launcher. A call that breaks is unknown: something may be running."""
+    context = record.context
+    demand = record.ledger.desired.demand
+    nonce = claim.attempt.nonce.hex
+    desired = Desired(nonce, demand.work.spell(), record.ledger.desired.manifest, context.sources, context.trainer)
+    order = LaunchOrder(
+        nonce=nonce,
+        work_key=demand.work.spell(),
+        demand=f"{demand.id.requester}/{demand.id.request}",
+        argv=context.argv,
+        cwd=context.cwd,
+        env=context.env,
+        resume=resume_path,
+        manifest=encode_desired(desired),
+    )
+    try:
+        return ports.launcher.dispatch(order)
+    except OSError as error:
+        return DispatchUnknown(f"the launch call failed: {error}")
+
+
+def _stop(ports: Ports, attempt: AttemptKey) -> Acted:
+    answer = ports.launcher.stop(attempt.nonce.hex, ports.stop_grace_s)
+    return Acted((f"attempt {attempt.nonce.hex[:8]} {_stopped(answer)}",))
+
+
+def _stopped(answer: StopResult) -> str:
+    match answer:
+        case Stopped():
+            return "is stopped"
+        case NothingToStop():
+            return "had not started, and will not"
+        case StopPending(why):
+            return f"was asked to stop and may still live: {why}"
+        case StopFailed(why):
+            return f"could not be stopped: {why}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AttemptNotFenced:
+    """The lost attempt could not be fenced, so starting another beside it is not safe (``why``)."""
+
+    attempt: AttemptKey
+    why: str
+
+
+def relaunch(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoints: tuple[AdmittedCheckpoint, ...]) -> Acted | Refused[object]:
+    """Fence the lost attempt, then claim and start a new one from the newest admitted checkpoint, or from the beginning."""
+    fenced = ports.launcher.fence(attempt.nonce.hex)
+    match fenced:
+        case FenceHeldOff():
+            return Refused(NonEmpty(AttemptNotFenced(attempt, "its lock is held: something of it lives")))
+        case FenceFailed(why):
+            return Refused(NonEmpty(AttemptNotFenced(attempt, why)))
+        case Fenced():
+            pass
+    newest = checkpoints[0].identity if checkpoints else None
+    started = start(ports, record, Relaunch(attempt, "process", newest))
+    return started if isinstance(started, Refused) else Acted((f"fenced attempt {attempt.nonce.hex[:8]}", *started.lines))

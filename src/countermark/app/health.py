@@ -1,0 +1,102 @@
+"""Care for stores and the machine: creating, checking, and saying what is missing."""
+
+import importlib.util
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import final
+
+from countermark.store import Finding, StoreError
+
+
+def store_init(folder: Path) -> bool:
+    """Create a store in ``folder``; whether there was one before. Raises ``StoreError``."""
+    from countermark.store.creation import LEDGER_FILE
+    from countermark.store.sqlite import SqliteStore
+
+    was_there = (folder / LEDGER_FILE).exists()
+    SqliteStore.open(folder, create=True).close()
+    return was_there
+
+
+def store_check(folder: Path) -> tuple[Finding, ...]:
+    """Everything that is wrong with the store in ``folder``. Raises ``StoreError`` where it cannot be opened."""
+    from countermark.store.sqlite import SqliteStore
+
+    with SqliteStore.open(folder, create=False) as store:
+        return store.check()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """One thing that was looked at: whether it is well, what was found, and what mends it (empty where it is well)."""
+
+    subject: str
+    well: bool
+    found: str
+    remedy: str
+
+
+#: What each optional part needs, and what it is for.
+_PARTS = (
+    ("torch", "train", "training with countermark.train"),
+    ("transformers", "train", "training with countermark.train"),
+    ("peft", "train", "training with countermark.train"),
+    ("trl", "trl", "recipes and trainers of TRL"),
+)
+_FREE_BYTES_MIN = 1 << 30
+
+
+def doctor(store_folder: Path) -> tuple[Checkup, ...]:
+    """The machine, the store and the optional parts, each with what mends it."""
+    return (_machine(), _locks(), _disk(store_folder), _store(store_folder), *(_part(*part) for part in _PARTS))
+
+
+def _machine() -> Checkup:
+    found = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    well = platform.system() == "Linux"
+    return Checkup("machine", well, found, "" if well else "the local launcher needs Linux: run countermark there")
+
+
+def _locks() -> Checkup:
+    import fcntl
+
+    well = hasattr(fcntl, "F_OFD_SETLK") and Path("/proc/self/stat").exists()
+    found = "open-file-description locks and /proc are there" if well else "open-file-description locks or /proc are missing"
+    return Checkup("process observation", well, found, "" if well else "mount /proc, and use a kernel of 3.15 or later")
+
+
+def _disk(folder: Path) -> Checkup:
+    place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(place).free
+    writable = os.access(place, os.W_OK)
+    well = free >= _FREE_BYTES_MIN and writable
+    found = f"{free >> 20} MiB are free at {place}" + ("" if writable else ", and it cannot be written")
+    return Checkup("disk", well, found, "" if well else "make room or permissions there, or name another place with --store")
+
+
+def _store(folder: Path) -> Checkup:
+    from countermark.store.creation import LEDGER_FILE
+
+    if not (folder / LEDGER_FILE).exists():
+        return Checkup("store", True, f"none yet at {folder}; the first run creates it", "")
+    try:
+        findings = store_check(folder)
+    except StoreError as error:
+        return Checkup("store", False, f"{error.what} ({error.where})", error.remedy)
+    if findings:
+        return Checkup("store", False, f"{len(findings)} findings at {folder}", "see them: countermark store check")
+    return Checkup("store", True, f"whole, at {folder}", "")
+
+
+def _part(module: str, extra: str, purpose: str) -> Checkup:
+    if importlib.util.find_spec(module) is None:
+        return Checkup(module, False, f"not installed; {purpose} needs it", f"pip install 'countermark[{extra}]'")
+    try:
+        return Checkup(module, True, version(module), "")
+    except PackageNotFoundError:
+        return Checkup(module, True, "installed, of unknown version", "")

@@ -1,0 +1,98 @@
+"""What the operations reach the outside through: the store, the observer, the launcher, the clock and entropy, handed in by a surface."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from countermark.files.checkpoints import read_checkpoint
+from countermark.files.desired import CHECKPOINTS
+from countermark.files.procfs import host_name
+from countermark.launch.local import LocalLauncher
+from countermark.observe.local import LocalObserver
+from countermark.run.attempts import Cause, CheckpointIdentity, checkpoint_of
+from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointDefect, admit_checkpoint
+from countermark.run.records import RunRecord
+from countermark.store.interface import LoadDefect, Store
+from countermark.values import NonEmpty, Refused
+
+#: The entry of a store's folder under which each attempt has its own.
+ATTEMPTS = "attempts"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointGone:
+    """No checkpoint of the run that can be resumed from is the one that the claim names (its step and digest)."""
+
+    step: int
+    digest: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """One store, with the launcher and the observer of its folder. ``grace_ms``: how long a dispatch may show nothing before it is lost;
+    ``stop_grace_s``: between SIGTERM and SIGKILL; ``poll_s``: between two cheap looks while waiting."""
+
+    folder: Path
+    store: Store
+    launcher: LocalLauncher
+    observer: LocalObserver
+    host: str
+    grace_ms: int
+    stop_grace_s: float
+    poll_s: float
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def new_nonce(self) -> str:
+        """A name for an attempt: 128 random bits in hexadecimal."""
+        return self.new_id()
+
+    def load(self, run_id: str) -> RunRecord | Refused[LoadDefect]:
+        """The run as the ledger has it now."""
+        return self.store.load_run(run_id)
+
+    def beginning(self, record: RunRecord, cause: Cause) -> str | None | Refused[CheckpointGone]:
+        """The path of the checkpoint at which an attempt with this cause begins, admitted again now; None for the base artifact."""
+        wanted = checkpoint_of(cause)
+        if wanted is None:
+            return None
+        found = self.find_checkpoint(record, wanted)
+        return Refused(NonEmpty(CheckpointGone(wanted.step, wanted.digest.spell()))) if found is None else found.path
+
+    def find_checkpoint(self, record: RunRecord, wanted: CheckpointIdentity) -> AdmittedCheckpoint | None:
+        """The admitted checkpoint of the run that has this identity, wherever among its attempts it lies."""
+        members = frozenset(claim.attempt.nonce.hex for claim in record.ledger.claims)
+        for nonce in members:
+            path = self.launcher.folder(nonce) / CHECKPOINTS / f"step-{wanted.step}"
+            answer: AdmittedCheckpoint | Refused[CheckpointDefect] = admit_checkpoint(
+                read_checkpoint(path), record.ledger.desired.manifest, members
+            )
+            if isinstance(answer, AdmittedCheckpoint) and answer.identity == wanted:
+                return answer
+        return None
+
+
+@contextmanager
+def opened(folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float) -> Iterator[Ports]:
+    """The ports of the store in ``folder``. Raises ``StoreError`` where it cannot be opened."""
+    from countermark.store.sqlite import SqliteStore
+
+    host = host_name()
+
+    def new_id() -> str:
+        return secrets.token_hex(16)
+
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    attempts = folder.absolute() / ATTEMPTS
+    with SqliteStore.open(folder, create=create) as store:
+        observer = LocalObserver(attempts, host, now_ms, new_id)
+        grace_ms = int(grace_s * 1000)
+        yield Ports(folder, store, LocalLauncher(attempts), observer, host, grace_ms, stop_grace_s, poll_s, now_ms, new_id)

@@ -1,0 +1,161 @@
+"""Runs: record a demand or attach to it, look at it and conclude, act on the conclusion, and watch until a verdict.
+
+Rules kept here:
+
+1. A run is a demand: the same requester and request attach to what is there and start nothing by themselves.
+2. Every look is recorded before anybody acts on it.
+3. Waiting is cheap: between two sweeps only locks and receipts are looked at.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import final
+
+from countermark.app.acting import Acted, act
+from countermark.app.ports import Ports
+from countermark.app.sweeping import Progress, admitted, look, quiet
+from countermark.files.attempt_folder import TERMINAL, present
+from countermark.lines.conclusion import conclusion_lines
+from countermark.observe.processes import Alive, Settling, read_process
+from countermark.recipe import Requirements, Resolution, WorkKey
+from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
+from countermark.run.records import Attached, Recorded, RunContext, RunRecord, StoredVerdict
+from countermark.values import Principal, Refused, Request
+from countermark.verdict.kinds import (
+    Cancelled,
+    Conclusion,
+    Converged,
+    InProgress,
+    LaunchPending,
+    ObservationRequired,
+    SeveralCandidates,
+    Verdict,
+)
+from countermark.verdict.sweep import Sweep, conclude
+from countermark.wire.sweep import encode_sweep
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Demanded:
+    """The run of a demand. ``attached``: it was there before; ``other_command``: the caller named another command, which was not used."""
+
+    record: RunRecord
+    attached: bool
+    other_command: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A run as one sweep found it, with the conclusion and the id under which the sweep is stored."""
+
+    record: RunRecord
+    sweep: Sweep
+    sweep_id: str
+    conclusion: Conclusion
+
+
+def demand_run(
+    ports: Ports, resolution: Resolution, work: WorkKey, requester: Principal, request: Request | None, context: RunContext
+) -> Demanded | Refused[object]:
+    """Record the demand for this work, or attach to the run that it is already."""
+    name = request if request is not None else Request(work.digest.hex)
+    desired = admit_demand(Demand(DemandId(requester, name), work), resolution, Requirements())
+    if isinstance(desired, Refused):
+        return Refused(desired.defects)
+    assert isinstance(desired, TrainingRunDesired)
+    answer = ports.store.record_demand(desired, context, ports.now_ms())
+    match answer:
+        case Refused():
+            return Refused(answer.defects)
+        case Recorded(record):
+            return Demanded(record, attached=False, other_command=False)
+        case Attached(record):
+            there = record.context
+            return Demanded(record, attached=True, other_command=(there.argv, there.cwd) != (context.argv, context.cwd))
+
+
+def look_at(ports: Ports, run_id: str, progress: Progress = quiet) -> Looked | Refused[object]:
+    """Sweep the run, conclude, and record both."""
+    record = ports.load(run_id)
+    if isinstance(record, Refused):
+        return Refused(record.defects)
+    started = ports.now_ms()
+    sweep = look(record.ledger, ports.observer, ports.grace_ms, progress)
+    conclusion = conclude(sweep)
+    if isinstance(conclusion, Refused):
+        return conclusion
+    sweep_id = ports.new_id()
+    stored = ports.store.record_sweep(run_id, sweep_id, encode_sweep(sweep), started, ports.now_ms())
+    if isinstance(stored, Refused):
+        return Refused(stored.defects)
+    verdict = ports.store.record_verdict(sweep_id, stored_verdict(record, conclusion))
+    return Refused(verdict.defects) if isinstance(verdict, Refused) else Looked(record, sweep, sweep_id, conclusion)
+
+
+def stored_verdict(record: RunRecord, conclusion: Conclusion) -> StoredVerdict:
+    """A conclusion as the store keeps it: its arm, its text, and whether anything is left to do or to look for."""
+    closed = isinstance(conclusion.verdict, Converged | SeveralCandidates | Cancelled)
+    text = "\n".join(conclusion_lines(conclusion)).encode() + b"\n"
+    return StoredVerdict(type(conclusion.verdict).__name__, closed, record.ledger.version, text)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One turn of a controller: what was found, and what was done about it."""
+
+    looked: Looked
+    acted: Acted
+
+
+def advance(
+    ports: Ports, run_id: str, retries: int, allowed: Callable[[Verdict], bool], progress: Progress = quiet
+) -> Step | Refused[object]:
+    """Look, and do what the verdict asks for where ``allowed`` says so."""
+    looked = look_at(ports, run_id, progress)
+    if isinstance(looked, Refused):
+        return looked
+    if not allowed(looked.conclusion.verdict):
+        return Step(looked, Acted(()))
+    acted = act(ports, looked.record, looked.conclusion.verdict, retries, admitted(looked.sweep))
+    return acted if isinstance(acted, Refused) else Step(looked, acted)
+
+
+def watch(
+    ports: Ports, run_id: str, retries: int, allowed: Callable[[Verdict], bool], progress: Progress = quiet
+) -> Iterator[Step | Refused[object]]:
+    """Advance until nothing is left to wait for. Each step that found or did something new is given out."""
+    while True:
+        step = advance(ports, run_id, retries, allowed, progress)
+        yield step
+        if isinstance(step, Refused):
+            return
+        verdict = step.looked.conclusion.verdict
+        if not step.acted.lines and not _worth_waiting(verdict):
+            return
+        wait_for_change(ports, step.looked)
+
+
+def _worth_waiting(verdict: Verdict) -> bool:
+    """Whether looking again may find something else although nobody acts. A missing order is mended by the next sweep."""
+    if isinstance(verdict, ObservationRequired):
+        return bool(verdict.orders_missing)
+    return isinstance(verdict, InProgress | LaunchPending)
+
+
+def wait_for_change(ports: Ports, looked: Looked, longest_s: float = 30.0) -> None:
+    """Wait until some attempt of the run lives no more, or for ``longest_s`` seconds: a hint for when to look, never evidence."""
+    record = ports.load(looked.record.run_id)
+    folders = [] if isinstance(record, Refused) else [ports.launcher.folder(claim.attempt.nonce.hex) for claim in record.ledger.claims]
+    ended = [present(folder, TERMINAL) for folder in folders]
+    deadline = time.monotonic() + longest_s
+    time.sleep(ports.poll_s)
+    while time.monotonic() < deadline:
+        if [present(folder, TERMINAL) for folder in folders] != ended:
+            return
+        if not any(isinstance(read_process(folder), Alive | Settling) for folder in folders):
+            return
+        time.sleep(ports.poll_s)

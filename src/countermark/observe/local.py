@@ -1,0 +1,255 @@
+"""The observer of local attempts: looks at receipts, the process table and the files of each attempt's folder, from this host.
+
+Rules kept here:
+
+1. Each attempt's folder is a source of its own, with its own arm and receipt: one torn folder hides nothing of another.
+2. An attempt that was dispatched on another host is ``NotAttempted`` here; one that nobody dispatched yet has no folder and no source.
+3. Whatever cannot be read completely is ``ReadRefused`` with the reason, never a short ``Observed``.
+4. The observer's own readings of artifacts stand beside the trainer's word as a second source; neither replaces the other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar, final
+
+from countermark.evidence.members import (
+    CancelledByRequest,
+    CheckpointSeen,
+    EnumerationReceipt,
+    ExecutionIdentity,
+    Failed,
+    Killed,
+    ManifestSeen,
+    Misfiled,
+    NotAttempted,
+    Observed,
+    Outcome,
+    OutputSeen,
+    Population,
+    Preempted,
+    ProcessSeen,
+    ProcessState,
+    ReadRefused,
+    SourceReading,
+    Succeeded,
+    Terminal,
+    one_source,
+)
+from countermark.files.adapter import AdapterConfig, read_adapter
+from countermark.files.attempt_folder import OUTPUT, ReceiptAbsent, ReceiptRead, ReceiptRefused, present, read_bounded, read_terminal
+from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
+from countermark.files.desired import CHECKPOINTS, EFFECTIVE
+from countermark.files.outputs import measure_output
+from countermark.files.trainer_files import adapter_facts
+from countermark.lines.defects import sentence
+from countermark.observe.artifacts import SOURCE, artifact_readings
+from countermark.observe.processes import Alive, Dead, NeverStarted, OnAnotherHost, ProcessRefused, Settling, read_process
+from countermark.recipe import spellings
+from countermark.run.attempts import AttemptKey
+from countermark.run.claims import RunLedger
+from countermark.run.readback import ArtifactFact, CheckpointReadback
+from countermark.values import NonEmpty, Refused, Unreadable
+from countermark.wire import receipts
+from countermark.wire.effective import EFFECTIVE_BYTES_MAX, decode_effective
+from countermark.wire.receipts import ProcessIdentity
+
+M = TypeVar("M")
+
+
+@final
+@dataclass(slots=True)
+class _Found(Generic[M]):
+    """What one folder showed on one axis."""
+
+    members: list[M] = field(default_factory=list[M])
+    refusals: list[str] = field(default_factory=list[str])
+    misfiled: list[Misfiled] = field(default_factory=list[Misfiled])
+    elsewhere: str = ""
+
+
+Look = Callable[[AttemptKey, Path, "_Found[M]"], None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LocalObserver:
+    """Looks at the attempts under ``attempts_root``. ``now_ms`` and ``new_id`` stamp the receipts; they order nothing."""
+
+    attempts_root: Path
+    host: str
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def terminals(self, ledger: RunLedger) -> Population[Terminal]:
+        """Each attempt's end, as its supervisor wrote it."""
+        return self._population(ledger, "supervisor", _terminal)
+
+    def processes(self, ledger: RunLedger) -> Population[ProcessSeen]:
+        """Each attempt's execution, by its locks and the process table."""
+        return self._population(ledger, "process table", _process)
+
+    def outputs(self, ledger: RunLedger) -> Population[OutputSeen]:
+        """What lies at each attempt's output place, read back."""
+        return self._population(ledger, "output place", _output)
+
+    def checkpoints(self, ledger: RunLedger) -> Population[CheckpointSeen]:
+        """Every checkpoint-like folder of each attempt, read back component by component."""
+        return self._population(ledger, "checkpoints folder", _checkpoints)
+
+    def manifests(self, ledger: RunLedger) -> Population[ManifestSeen]:
+        """Each attempt's effective manifest: the trainer's word, and what its artifacts show."""
+        desired = spellings(ledger.desired.manifest)
+
+        def look(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen]) -> None:
+            _trainers_word(attempt, folder, found)
+            if shown := artifact_readings(_artifact_facts(folder), desired):
+                found.members.append(ManifestSeen(attempt, SOURCE, shown))
+
+        return self._population(ledger, "effective manifest", look)
+
+    def _population(self, ledger: RunLedger, source: str, look: "Look[M]") -> Population[M]:
+        """One source for each dispatched attempt; a single empty one when nothing was dispatched."""
+        hosts = {intent.attempt: intent.host for intent in ledger.intents if intent.launcher == "local"}
+        readings: list[SourceReading[M]] = []
+        for claim in ledger.claims:
+            attempt = claim.attempt
+            if attempt in hosts:
+                name = f"{source} {attempt.nonce.hex[:8]}@{hosts[attempt]}"
+                readings.append(SourceReading(name, self._arm(attempt, hosts[attempt], source, look), attempt))
+        if (found := NonEmpty.of(readings)) is not None:
+            return Population(found)
+        now = self.now_ms()
+        return one_source(f"{source} @{self.host}", Observed((), EnumerationReceipt(self.new_id(), source, self.host, now, now)))
+
+    def _arm(self, attempt: AttemptKey, host: str, source: str, look: "Look[M]") -> "Observed[M] | NotAttempted | ReadRefused":
+        if host != self.host:
+            return NotAttempted(f"the attempt is on {host}; look from there")
+        folder = self.attempts_root / attempt.nonce.hex
+        started = self.now_ms()
+        found: _Found[M] = _Found()
+        try:
+            if folder.is_symlink():
+                found.refusals.append(f"{folder.name} is a symbolic link")
+            elif present(self.attempts_root, folder.name):
+                look(attempt, folder, found)
+        except OSError as error:
+            found.refusals.append(f"{error.filename or folder.name}: {error.strerror}")
+        if found.elsewhere:
+            return NotAttempted(f"the attempt's processes are on {found.elsewhere}; look from there")
+        receipt = EnumerationReceipt(self.new_id(), source, self.host, started, self.now_ms())
+        if found.refusals:
+            return ReadRefused("; ".join(found.refusals), receipt)
+        return Observed(tuple(found.members), receipt, tuple(found.misfiled))
+
+
+def _terminal(attempt: AttemptKey, folder: Path, found: _Found[Terminal]) -> None:
+    match read_terminal(folder):
+        case ReceiptAbsent():
+            pass
+        case ReceiptRefused(why):
+            found.refusals.append(why)
+        case ReceiptRead(receipt):
+            if receipt.attempt != attempt.nonce.hex:
+                found.misfiled.append(Misfiled(attempt, receipt.attempt))
+            else:
+                found.members.append(Terminal(attempt, outcome_seen(receipt.outcome), receipt.writer, receipt.ended_ms))
+
+
+def outcome_seen(outcome: receipts.Outcome) -> Outcome:
+    """A receipt's outcome as an evidence value."""
+    match outcome:
+        case receipts.Succeeded():
+            return Succeeded()
+        case receipts.Failed(exit_code=code):
+            return Failed(code)
+        case receipts.Killed(signal=number):
+            return Killed(number)
+        case receipts.Cancelled():
+            return CancelledByRequest()
+        case receipts.Preempted():
+            return Preempted()
+
+
+def _process(attempt: AttemptKey, folder: Path, found: _Found[ProcessSeen]) -> None:
+    reading = read_process(folder)
+    match reading:
+        case NeverStarted():
+            pass
+        case ProcessRefused(why):
+            found.refusals.append(why)
+        case OnAnotherHost(host):
+            found.elsewhere = host
+        case Alive() | Settling() | Dead():
+            named = {receipt.attempt for receipt in (reading.start, reading.process) if receipt is not None}
+            if named != {attempt.nonce.hex}:
+                found.misfiled.extend(Misfiled(attempt, name) for name in sorted(named - {attempt.nonce.hex}))
+                return
+            identity = _execution(reading.process.process) if reading.process is not None else None
+            found.members.append(ProcessSeen(attempt, identity, _state(reading)))
+
+
+def _state(reading: Alive | Settling | Dead) -> ProcessState:
+    match reading:
+        case Alive():
+            return "alive"
+        case Settling():
+            return "settling"
+        case Dead():
+            return "dead"
+
+
+def _execution(process: ProcessIdentity) -> ExecutionIdentity:
+    return ExecutionIdentity(process.host, process.boot_id, str(process.pid_namespace), process.pid, process.start_ticks)
+
+
+def _output(attempt: AttemptKey, folder: Path, found: _Found[OutputSeen]) -> None:
+    path = folder / OUTPUT
+    if not present(folder, OUTPUT):
+        return
+    reading = measure_output(path)
+    if isinstance(reading, Refused):
+        found.refusals.append("the output cannot be read back: " + "; ".join(sentence(defect).message for defect in reading.defects))
+        return
+    found.members.append(OutputSeen(attempt, str(path), reading.digest, reading.bytes, f"{reading.kind} {reading.root.spell()}"))
+
+
+def _trainers_word(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen]) -> None:
+    data = read_bounded(folder / EFFECTIVE, EFFECTIVE_BYTES_MAX)
+    document = decode_effective(data) if isinstance(data, bytes) else data
+    if isinstance(document, Unreadable):
+        found.refusals.append(f"{EFFECTIVE}: {document.why}")
+    elif document is not None and document.attempt != attempt.nonce.hex:
+        found.misfiled.append(Misfiled(attempt, document.attempt))
+    elif document is not None:
+        found.members.append(ManifestSeen(attempt, "trainer", document.readings()))
+
+
+def _checkpoints(attempt: AttemptKey, folder: Path, found: _Found[CheckpointSeen]) -> None:
+    if not present(folder, CHECKPOINTS):
+        return
+    listed = list_checkpoints(folder / CHECKPOINTS)
+    if not isinstance(listed, CheckpointListing):
+        found.refusals.append(sentence(listed).message)
+        return
+    for step, name in listed.checkpoints:
+        readback = read_checkpoint(folder / CHECKPOINTS / name)
+        if not isinstance(readback, CheckpointReadback):
+            found.refusals.append(f"{name} was there and is gone: {readback.why}")
+        elif readback.attempt is not None and readback.attempt != attempt.nonce.hex:
+            found.misfiled.append(Misfiled(attempt, readback.attempt))
+        else:
+            found.members.append(CheckpointSeen(attempt, step, readback.path, readback))
+
+
+def _artifact_facts(folder: Path) -> tuple[ArtifactFact, ...]:
+    """What the newest checkpoint and the output show; what cannot be read is refused on its own axis and shows nothing here."""
+    facts: list[ArtifactFact] = []
+    listed = list_checkpoints(folder / CHECKPOINTS) if present(folder, CHECKPOINTS) else None
+    if isinstance(listed, CheckpointListing) and listed.checkpoints:
+        readback = read_checkpoint(folder / CHECKPOINTS / listed.checkpoints[-1][1])
+        facts.extend(readback.facts if isinstance(readback, CheckpointReadback) else ())
+    if present(folder / OUTPUT, "adapter_config.json"):
+        config = read_adapter(folder / OUTPUT)
+        facts.extend(adapter_facts(config) if isinstance(config, AdapterConfig) else ())
+    return tuple(dict.fromkeys(facts))

@@ -1,0 +1,88 @@
+"""The effective manifest, as a trainer's callback writes it: bytes ↔ values.
+
+Rules kept here:
+
+1. Every coordinate of the roster stands in it once, as read (value, how) or unread (reason). A missing or unknown coordinate, an unknown
+   field or a repeated key makes the document unreadable; nothing has a default.
+2. It is the trainer's word. Values are canonical spellings, checked by reading them.
+"""
+
+import json
+from typing import Annotated, Final, Literal, final
+
+import msgspec
+
+from countermark.evidence.members import How, Read, Unread
+from countermark.recipe import ROSTER, read_coordinate
+from countermark.values import Unreadable, shown
+
+EFFECTIVE_BYTES_MAX: Final = 1024 * 1024
+Nonce32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Text = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
+
+
+@final
+class _Read(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is", tag="read"):
+    value: Text
+    how: How
+
+
+@final
+class _Unread(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is", tag="unread"):
+    reason: Text
+
+
+@final
+class EffectiveManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="effective-manifest"):
+    """The document: which attempt, and what was read of each coordinate."""
+
+    countermark: Literal[1]
+    attempt: Nonce32
+    coordinates: dict[str, _Read | _Unread]
+
+    def readings(self) -> dict[str, Read | Unread]:
+        """The coordinates as evidence values."""
+        return {
+            name: Read(reading.value, reading.how) if isinstance(reading, _Read) else Unread(reading.reason)
+            for name, reading in self.coordinates.items()
+        }
+
+
+def encode_effective(attempt: str, readings: dict[str, Read | Unread]) -> bytes:
+    """The bytes of an effective manifest, coordinates in roster order. Raises ``ValueError`` when one is missing or unknown."""
+    if set(readings) != set(ROSTER):
+        raise ValueError("an effective manifest speaks of every coordinate, and of nothing else")
+    document = EffectiveManifest(
+        1,
+        attempt,
+        {name: _Read(said.value, said.how) if isinstance(said := readings[name], Read) else _Unread(said.reason) for name in ROSTER},
+    )
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def decode_effective(data: bytes) -> EffectiveManifest | Unreadable:
+    """The effective manifest that the bytes are, or why they are none."""
+    if len(data) > EFFECTIVE_BYTES_MAX:
+        return Unreadable(f"it has {len(data)} bytes; {EFFECTIVE_BYTES_MAX} are the most")
+    try:
+        document = msgspec.json.decode(data, type=EffectiveManifest)
+        json.loads(data, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(ascii(str(error))[1:-1][:300])
+    problems = [f"{name} is missing" for name in ROSTER if name not in document.coordinates]
+    problems += [f"{shown(name)} is no coordinate" for name in document.coordinates if name not in ROSTER]
+    for name, reading in document.coordinates.items():
+        if isinstance(reading, _Read) and name in ROSTER:
+            value = read_coordinate(name, reading.value)
+            if isinstance(value, Unreadable):
+                problems.append(f"{name}: {value.why}")
+            elif value.spell() != reading.value:
+                problems.append(f"{name}: its canonical spelling is {value.spell()}")
+    return Unreadable("; ".join(problems)) if problems else document
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> None:
+    """The last of two equal keys would win in silence."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError("a key occurs twice in one object")
