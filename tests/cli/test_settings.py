@@ -37,7 +37,8 @@ def write(path: Path, text: str) -> str:
 def test_without_any_source_every_setting_has_its_default(tmp_path: Path) -> None:
     found = resolved(tmp_path)
     assert found.store == tmp_path / ".countermark"
-    assert (found.principal, found.launcher, found.grace_ms, found.watch_interval_s) == ("local", "local", 30_000, 2.0)
+    assert (found.principal, found.launcher) == ("local", "local")
+    assert (found.grace_s, found.stop_grace_s, found.watch_interval_s) == (30.0, 10.0, 0.5)
     assert found.requester != ""
     assert {source for _, source in sources(found).values()} == {"default"}
     assert list(sources(found)) == [setting.name for setting in ROSTER]
@@ -54,6 +55,7 @@ def test_each_source_is_stronger_than_the_one_before(tmp_path: Path) -> None:
         "requester": (found.requester, "default"),
         "launcher": ("local", project),
         "grace_s": ("3", "COUNTERMARK_GRACE_S"),
+        "stop_grace_s": ("10", "default"),
         "watch_interval_s": ("2", user),
     }
 
@@ -111,7 +113,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, w
 @proven_by(planted(settings, "VARIABLES_OF_OURS", frozenset()))
 def test_a_misspelled_variable_is_warned_of_and_a_trainer_s_is_not(tmp_path: Path) -> None:
     environ = {"COUNTERMARK_PRINCIPLE": "team", "COUNTERMARK_MANIFEST": "/m.json", "COUNTERMARK_RESUME": "", "PATH": "/bin"}
-    assert resolved(tmp_path, environ).warnings == (SettingUnknown("COUNTERMARK_PRINCIPLE", "the environment", ("COUNTERMARK_PRINCIPAL",)),)
+    (warning,) = resolved(tmp_path, environ).warnings
+    assert (warning.setting, warning.source, warning.nearest[0]) == ("COUNTERMARK_PRINCIPLE", "the environment", "COUNTERMARK_PRINCIPAL")
 
 
 @pytest.mark.parametrize("url", ["postgresql://host/db", "sqlite:///", "sqlite:///a\0b", "/just/a/path", ""])

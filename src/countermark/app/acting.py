@@ -16,6 +16,7 @@ from countermark.files.desired import Desired, encode_desired
 from countermark.launch.local import Fenced, FenceFailed, FenceHeldOff
 from countermark.launch.order import LaunchOrder
 from countermark.launch.stopping import NothingToStop, StopFailed, Stopped, StopPending, StopResult
+from countermark.lines.surface import AttemptNotFenced, RetriesUsedUp
 from countermark.run.attempts import AttemptKey, Cause, InfrastructureRetry, InitialAttempt, Nonce, Relaunch, Resume
 from countermark.run.checkpoint import AdmittedCheckpoint
 from countermark.run.claims import (
@@ -56,15 +57,6 @@ class Acted:
     """What was done for a verdict, in lines; none when there was nothing to do or nothing allowed."""
 
     lines: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class RetriesUsedUp:
-    """Another attempt would be a retry, and no more retries were allowed (``allowed``, of which ``used``)."""
-
-    allowed: int
-    used: int
 
 
 def act(
@@ -205,15 +197,6 @@ def _stopped(answer: StopResult) -> str:
             return f"was asked to stop and may still live: {why}"
         case StopFailed(why):
             return f"could not be stopped: {why}"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class AttemptNotFenced:
-    """The lost attempt could not be fenced, so starting another beside it is not safe (``why``)."""
-
-    attempt: AttemptKey
-    why: str
 
 
 def relaunch(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoints: tuple[AdmittedCheckpoint, ...]) -> Acted | Refused[object]:

@@ -1,12 +1,11 @@
 """Manifests of whatever a person can name (a recipe, a run, an attempt, a checkpoint), and their differences."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import final
 
 from countermark.app.recipes import resolve_recipe
 from countermark.files.checkpoints import read_checkpoint
+from countermark.lines.surface import CheckpointDeclaresNothing, NothingNamed, SeveralNamed
 from countermark.recipe import Difference, Manifest, differing, manifest_from_spellings
 from countermark.run.checkpoint import CheckpointAbsent, CheckpointNotThere
 from countermark.run.records import RunRecord
@@ -15,31 +14,6 @@ from countermark.values import NonEmpty, Refused
 
 #: The shortest prefix of an id that is looked up.
 PREFIX_MIN = 8
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class NothingNamed:
-    """No recipe file, checkpoint, run or attempt goes by this name."""
-
-    name: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class SeveralNamed:
-    """The prefix names several runs or attempts."""
-
-    name: str
-    candidates: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class CheckpointDeclaresNothing:
-    """The checkpoint has no manifest of ours in it, so it does not say which computation it belongs to."""
-
-    path: str
 
 
 NamingDefect = NothingNamed | SeveralNamed | CheckpointDeclaresNothing

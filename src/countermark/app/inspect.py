@@ -14,6 +14,7 @@ from countermark.files.model_folder import measure_weights
 from countermark.files.publishing import PublishedCheckpoint
 from countermark.files.publishing import publish_checkpoint as publish
 from countermark.lines.checkpoint import Inspected
+from countermark.lines.surface import AttemptUnnamed
 from countermark.recipe import Manifest, manifest_from_spellings, spellings
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
@@ -38,14 +39,6 @@ class Rooted:
     files: FilesDigest
     tensors: int
     bytes: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class AttemptUnnamed:
-    """The folder lies in no attempt's folder, so it does not say whose checkpoint it is."""
-
-    path: str
 
 
 def inspect_checkpoints(

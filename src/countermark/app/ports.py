@@ -12,6 +12,7 @@ from countermark.files.checkpoints import read_checkpoint
 from countermark.files.desired import CHECKPOINTS
 from countermark.files.procfs import host_name
 from countermark.launch.local import LocalLauncher
+from countermark.lines.surface import CheckpointGone
 from countermark.observe.local import LocalObserver
 from countermark.run.attempts import Cause, CheckpointIdentity, checkpoint_of
 from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointDefect, admit_checkpoint
@@ -21,15 +22,6 @@ from countermark.values import NonEmpty, Refused
 
 #: The entry of a store's folder under which each attempt has its own.
 ATTEMPTS = "attempts"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class CheckpointGone:
-    """No checkpoint of the run that can be resumed from is the one that the claim names (its step and digest)."""
-
-    step: int
-    digest: str
 
 
 @final

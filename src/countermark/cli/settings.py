@@ -56,7 +56,8 @@ ROSTER: Final = (
     Setting("requester", "name", "the name of the user who calls", "Who asks for a run; with the request it names the run."),
     Setting("launcher", "launcher", "local", "What starts the command of a claim."),
     Setting("grace_s", "seconds", "30", "Seconds for which a dispatched attempt may show nothing before it is concluded to be lost."),
-    Setting("watch_interval_s", "seconds", "2", "Seconds between two sweeps of a command that watches."),
+    Setting("stop_grace_s", "seconds", "10", "Seconds between asking an attempt to stop and killing it."),
+    Setting("watch_interval_s", "seconds", "0.5", "Seconds between two cheap looks of a command that waits."),
 )
 BY_NAME: Final = {setting.name: setting for setting in ROSTER}
 
@@ -85,7 +86,8 @@ class Settings:
     principal: str
     requester: str
     launcher: str
-    grace_ms: int
+    grace_s: float
+    stop_grace_s: float
     watch_interval_s: float
     resolved: tuple[Resolved, ...]
     warnings: tuple[SettingUnknown, ...]
@@ -116,7 +118,8 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
         resolved["principal"].value,
         resolved["requester"].value,
         resolved["launcher"].value,
-        round(float(resolved["grace_s"].value) * 1000),
+        float(resolved["grace_s"].value),
+        float(resolved["stop_grace_s"].value),
         float(resolved["watch_interval_s"].value),
         tuple(resolved.values()),
         warnings,

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from countermark.lines.sentence import short
 from countermark.lines.texts import Document, JsonValue, listed, number, plain, sized
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
@@ -73,7 +72,8 @@ def checkpoint_document(inspected: Inspected) -> Document:
     admissible: Document = {
         "resume": not isinstance(inspected.resume, Refused),
         "weightsOnly": not isinstance(inspected.weights_only, Refused),
-        "vouched": isinstance(inspected.resume, AdmittedCheckpoint) and inspected.resume.vouched,
+        "vouched": isinstance(inspected.resume, AdmittedCheckpoint | SoundCheckpoint) and inspected.resume.vouched,
+        "heldAgainst": "itself" if isinstance(inspected.resume, SoundCheckpoint) else "a manifest",
     }
     if isinstance(readback, CheckpointNotThere):
         nothing: Document = {"layout": None, "step": None, "publication": None, "components": {}, "witnesses": [], "notes": []}
@@ -133,7 +133,7 @@ def _row(reading: ComponentReading) -> tuple[str, str, str, str]:
     match reading:
         case ComponentRead():
             step = _step(reading)
-            return ("read", "-" if step is None else str(step), sized(reading.bytes), short(reading.digest.hex))
+            return ("read", "-" if step is None else str(step), sized(reading.bytes), reading.digest.hex[:12])
         case ComponentAbsent():
             return ("missing", "-", "-", "-")
         case ComponentUnreadable() | ComponentChanging():
@@ -159,8 +159,10 @@ def verdict_lines(inspected: Inspected) -> tuple[str, ...]:
 
 def _answer(answer: AdmittedCheckpoint | SoundCheckpoint | WeightsOnlyCheckpoint | Refused[CheckpointDefect]) -> str:
     match answer:
-        case AdmittedCheckpoint(vouched=True):
+        case AdmittedCheckpoint(vouched=True) | SoundCheckpoint(vouched=True):
             return "admissible, because you vouch for its publication"
+        case SoundCheckpoint():
+            return "whole in itself; hold it against the work that is to go on: --for RECIPE or --for RUN"
         case AdmittedCheckpoint():
             return "admissible"
         case WeightsOnlyCheckpoint():

@@ -79,6 +79,16 @@ def defect_document(defect: AnyDefect) -> Document:
     return {"code": type(defect).__name__, **_values(defect), "message": said.message, "remedy": said.remedy}
 
 
+def known(defects: Iterable[object]) -> tuple[AnyDefect, ...]:
+    """Defects whose kind an operation left open, each one of ours. Anything else in their place is a fault of this program."""
+    found: list[AnyDefect] = []
+    for defect in defects:
+        if not isinstance(defect, AnyDefect):
+            raise TypeError(f"{type(defect).__name__} has no sentence")
+        found.append(defect)
+    return tuple(found)
+
+
 def defect_documents(defects: Iterable[AnyDefect]) -> list[JsonValue]:
     """Each defect's document, in their order."""
     return [defect_document(defect) for defect in defects]

@@ -1,14 +1,19 @@
 """Sentences for the defects of operations and surfaces."""
 
-from countermark.lines.sentence import Sentence, quoted
+from countermark.lines.sentence import Sentence, quoted, short
 from countermark.lines.surface import (
+    AttemptNotFenced,
+    AttemptUnnamed,
+    CheckpointDeclaresNothing,
+    CheckpointGone,
     CommandDiffers,
     EnvironmentFault,
-    NameAmbiguous,
-    NameUnknown,
+    NothingNamed,
     RetriesUsedUp,
     SettingUnknown,
     SettingUnreadable,
+    SeveralNamed,
+    StoreFinding,
     SurfaceDefect,
     WrongUsage,
 )
@@ -41,9 +46,32 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 f"the run was recorded with the command {quoted(' '.join(recorded))}, which stands; {quoted(' '.join(given))} was not used",
                 "for a run of its own with the new command, name the request: --request NAME",
             )
-        case NameUnknown(kind, name):
-            return Sentence(f"there is no {kind} {quoted(name)} in this store", "list what there is: countermark runs")
-        case NameAmbiguous(kind, name, candidates):
+        case AttemptNotFenced(attempt, why):
             return Sentence(
-                f"{quoted(name)} names {counted(len(candidates), kind)}: {listed(map(plain, candidates))}", "write more digits of the id"
+                f"attempt {short(attempt.nonce.hex)} could not be fenced, because {plain(why)}; nothing was started beside it",
+                "end what still holds its lock (countermark evidence RUN names it), then look again: countermark reconcile RUN --act",
+            )
+        case StoreFinding(_, where, what, mend):
+            return Sentence(f"{plain(what)} ({plain(where)})", plain(mend))
+        case NothingNamed(name):
+            return Sentence(
+                f"nothing goes by the name {quoted(name)}: no recipe file, no checkpoint, no run or attempt of this store",
+                "list the runs: countermark runs; an id may be shortened to 8 or more of its first digits",
+            )
+        case SeveralNamed(name, candidates):
+            return Sentence(f"{quoted(name)} names several: {listed(map(plain, candidates))}", "write more digits of the id")
+        case CheckpointDeclaresNothing(path):
+            return Sentence(
+                f"the checkpoint at {quoted(path)} has no manifest of ours, so it does not say which computation it belongs to",
+                "name the recipe or run that it belongs to instead",
+            )
+        case AttemptUnnamed(path):
+            return Sentence(
+                f"{quoted(path)} lies in no attempt's folder, so it does not say whose checkpoint it is",
+                "name a folder that an attempt wrote: countermark attempts RUN says where each lies",
+            )
+        case CheckpointGone(step, digest):
+            return Sentence(
+                f"the checkpoint of step {step} ({plain(digest)}) that the claim names is not among the run's admitted ones any more",
+                "put it back, or see what there is: countermark checkpoint inspect PATH --for RUN",
             )

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from countermark.evidence.composition import RawReads
-from countermark.evidence.cut import STAGES, Stage
+from countermark.evidence.cut import STAGES, ObservationCut, Stage
 from countermark.evidence.members import (
     CheckpointSeen,
     EnumerationReceipt,
@@ -32,7 +32,7 @@ from countermark.lines.defects import document_value
 from countermark.lines.of_evidence import stage_text
 from countermark.lines.sentence import short
 from countermark.lines.texts import Document, JsonValue, counted, number, plain
-from countermark.run.attempts import AttemptKey, Cause, predecessor_of
+from countermark.run.attempts import AttemptKey, Cause, checkpoint_of, predecessor_of
 from countermark.run.claims import (
     Abandonment,
     Cancellation,
@@ -63,12 +63,19 @@ def moment(at_ms: int) -> str:
 
 
 def cause_text(cause: Cause) -> str:
-    """A cause by its arm and what it names: ``Resume of 0123456789ab from step 8``."""
+    """A cause by its arm and what it names: ``Resume of 01234567 from step 8``."""
     name, *rest = cause_parts(cause)
     before = predecessor_of(cause)
-    said = rest if before is None else rest[1:]
-    text = name if before is None else f"{name} of {short(before.nonce.hex)}"
-    return f"{text} from step {said[0]}" if name == "Resume" else " ".join((text, *map(plain, said)))
+    checkpoint = checkpoint_of(cause)
+    said = [] if name == "Resume" else rest[:1] if before is None else rest[1:2]
+    return " ".join(
+        (
+            name,
+            *(() if before is None else (f"of {short(before.nonce.hex)}",)),
+            *map(plain, said),
+            *(() if checkpoint is None else (f"from step {checkpoint.step}",)),
+        )
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- the ledger
@@ -320,3 +327,32 @@ def _member_document(member: Member) -> Document:
     document = document_value(member)
     assert isinstance(document, dict)
     return {**document, **said}
+
+
+def sweep_document(sweep_id: str, reads: RawReads, cut: ObservationCut) -> Document:
+    """A sweep as a status carries it: its id, its stages in read order with their receipts, and how fresh it is."""
+    began, ended = span(reads)
+    return {
+        "id": sweep_id,
+        "finished": cut.finished,
+        "order": [read.stage for read in cut.stages],
+        "stages": evidence_document(reads),
+        "freshness": {"beganMs": began if began is None else number(began), "endedMs": ended if ended is None else number(ended)},
+    }
+
+
+def span(reads: RawReads) -> tuple[int | None, int | None]:
+    """When the first source was begun and the last one ended, by the clocks of their readers."""
+    receipts = [receipt for read in reads.by_stage().values() for receipt in read.population.receipts()]
+    return min((each.started_ms for each in receipts), default=None), max((each.ended_ms for each in receipts), default=None)
+
+
+def freshness_line(reads: RawReads) -> str:
+    """How fresh a sweep is, in one line."""
+    began, ended = span(reads)
+    if began is None or ended is None:
+        return "looked at nothing"
+    return f"looked from {moment(began)} to {moment(ended)}"
+
+
+OPEN_COLUMNS: Final = ("run", "name", "verdict", "since version", "created")

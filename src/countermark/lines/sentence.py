@@ -23,4 +23,4 @@ def quoted(text: str) -> str:
 
 def short(nonce_or_digest: str) -> str:
     """An id by its first digits, as lists and sentences show it."""
-    return plain(nonce_or_digest[:12])
+    return plain(nonce_or_digest[:8])

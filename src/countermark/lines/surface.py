@@ -6,6 +6,8 @@ They stand here, beneath the rooms that find them, because every defect has its 
 from dataclasses import dataclass
 from typing import final
 
+from countermark.run.attempts import AttemptKey
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -67,23 +69,67 @@ class CommandDiffers:
 
 @final
 @dataclass(frozen=True, slots=True)
-class NameUnknown:
-    """Nothing in the store is called so; ``kind`` is a phrase like "run" or "run or attempt"."""
+class AttemptNotFenced:
+    """A lost attempt could not be fenced, so starting another beside it is not safe; ``why`` is a clause that fits after "because"."""
 
-    kind: str
+    attempt: AttemptKey
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreFinding:
+    """One thing that a check of a store found: its stable name, the place, and what mends it."""
+
+    finding: str
+    where: str
+    what: str
+    mend: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NothingNamed:
+    """No recipe file, checkpoint, run or attempt goes by this name."""
+
     name: str
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class NameAmbiguous:
-    """A shortened id names several things, all listed."""
+class SeveralNamed:
+    """The prefix names several runs or attempts."""
 
-    kind: str
     name: str
     candidates: tuple[str, ...]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointDeclaresNothing:
+    """The checkpoint has no manifest of ours in it, so it does not say which computation it belongs to."""
+
+    path: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AttemptUnnamed:
+    """The folder lies in no attempt's folder, so it does not say whose checkpoint it is."""
+
+    path: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointGone:
+    """No checkpoint of the run that can be resumed from is the one that the claim names (its step and digest)."""
+
+    step: int
+    digest: str
+
+
 SurfaceDefect = (
-    WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | NameUnknown | NameAmbiguous
-)
+    WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | AttemptNotFenced | StoreFinding
+    | NothingNamed | SeveralNamed | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
+)  # fmt: skip

@@ -1,0 +1,30 @@
+"""``countermark evidence``: what the last sweep saw, source by source, in read order."""
+
+from countermark.cli.answers import Answer, Lines, Table
+from countermark.cli.options import JsonOption, RunArgument, StoreOption
+
+
+def evidence(run: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> Answer:
+    """Show what the last sweep saw on each axis, with receipts, in read order."""
+    from countermark.app.running import latest_sweep
+    from countermark.cli.context import settings
+    from countermark.cli.failures import CallRefused
+    from countermark.cli.running import found, opened
+    from countermark.lines.defects import known
+    from countermark.lines.runs import MEMBER_COLUMNS, SOURCE_COLUMNS, evidence_document, member_rows, source_rows
+    from countermark.lines.sentence import short
+    from countermark.values import Refused
+
+    chosen = settings(store_url=store)
+    with opened(chosen) as ports:
+        record = found(ports, run)
+        sweep = latest_sweep(ports, record.run_id)
+    if isinstance(sweep, Refused):
+        raise CallRefused(known(sweep.defects))
+    name = short(record.run_id)
+    if sweep is None:
+        nothing = Lines((f"nobody has looked at this run yet: countermark reconcile {name}",))
+        return Answer({"run": record.run_id, "sweep": None, "stages": []}, (nothing,), (), chosen.warnings, run=name)
+    blocks = (Table(SOURCE_COLUMNS, source_rows(sweep.reads)), Table(MEMBER_COLUMNS, member_rows(sweep.reads)))
+    document = {"run": record.run_id, "finished": sweep.cut.finished, "stages": evidence_document(sweep.reads)}
+    return Answer(document, blocks, (), chosen.warnings, run=name)

@@ -1,0 +1,74 @@
+"""What the commands about one run share: opening the store, finding the run, and answering with a conclusion."""
+
+from typing import TYPE_CHECKING, Final
+
+from countermark.cli.answers import DONE, REFUSED, Answer, Lines
+from countermark.cli.failures import CallRefused
+from countermark.lines.conclusion import conclusion_document, conclusion_lines
+from countermark.lines.defects import AnyDefect, known
+from countermark.lines.runs import freshness_line, sweep_document
+from countermark.lines.sentence import short
+from countermark.lines.texts import Document, plain
+from countermark.values import Refused
+from countermark.verdict.kinds import Blocked, Conclusion, Converged
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from countermark.app.ports import Ports
+    from countermark.app.running import Looked
+    from countermark.cli.settings import Settings
+    from countermark.run.records import RunRecord
+
+_NEXT: Final = "see each axis: countermark evidence {run} · the attempts: countermark attempts {run}"
+
+
+def opened(chosen: "Settings", create: bool = False) -> "AbstractContextManager[Ports]":
+    """The store with its launcher and observer; only a command that records creates one."""
+    from countermark.app import ports
+
+    return ports.opened(
+        chosen.store, create=create, grace_s=chosen.grace_s, stop_grace_s=chosen.stop_grace_s, poll_s=chosen.watch_interval_s
+    )
+
+
+def found(ports: "Ports", run: str) -> "RunRecord":
+    """The run that an id or a prefix of one names."""
+    from countermark.app.running import find_run
+
+    record = find_run(ports, run)
+    if isinstance(record, Refused):
+        raise CallRefused(known(record.defects))
+    return record
+
+
+def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect, ...], must_converge: bool) -> Answer:
+    """The answer with a run's verdict. It is a refusal when the run is blocked, or, where it had to, has not converged."""
+    record, conclusion = looked.record, looked.conclusion
+    run = record.run_id
+    defects = against(conclusion, must_converge)
+    document: Document = {
+        "run": run,
+        "name": record.context.name,
+        "workKey": record.ledger.desired.demand.work.spell(),
+        **conclusion_document(conclusion),
+        "acted": list(said),
+        "sweep": sweep_document(looked.sweep_id, looked.sweep.reads, looked.sweep.cut),
+    }
+    lines = (
+        f"run {short(run)}  {plain(record.context.name)}  {record.ledger.desired.demand.work.spell()}",
+        *conclusion_lines(conclusion),
+        freshness_line(looked.sweep.reads),
+        _NEXT.format(run=short(run)),
+    )
+    return Answer(document, (Lines(lines),), defects, warnings, REFUSED if defects else DONE, short(run))
+
+
+def against(conclusion: Conclusion, must_converge: bool) -> tuple[AnyDefect, ...]:
+    """What speaks against a conclusion: its blockers, or all that keeps the run from having converged."""
+    verdict = conclusion.verdict
+    if isinstance(verdict, Blocked):
+        return tuple(verdict.blockers)
+    if isinstance(verdict, Converged) or not must_converge:
+        return ()
+    return conclusion.why_not
