@@ -35,8 +35,8 @@ def store_check(folder: Path) -> tuple[Finding, ...]:
 class Checkup:
     """One thing that was looked at: whether it is well, what was found, and what mends it (empty where it is well)."""
 
-    subject: str
-    well: bool
+    name: str
+    ok: bool
     found: str
     remedy: str
 

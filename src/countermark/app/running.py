@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
-from countermark.app.acting import Acted, act
+from countermark.app.acting import Acted, act, start
+from countermark.app.compare import find_run as find_run_in
 from countermark.app.ports import Ports
 from countermark.app.sweeping import Progress, admitted, look, quiet
 from countermark.files.attempt_folder import TERMINAL, present
 from countermark.lines.conclusion import conclusion_lines
 from countermark.observe.processes import Alive, Settling, read_process
 from countermark.recipe import Requirements, Resolution, WorkKey
+from countermark.run.attempts import Resume
+from countermark.run.checkpoint import CheckpointAbsent
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
-from countermark.run.records import Attached, Recorded, RunContext, RunRecord, StoredVerdict
-from countermark.values import Principal, Refused, Request
+from countermark.run.records import Attached, Recorded, RunContext, RunRecord, RunSummary, StoredVerdict
+from countermark.values import NonEmpty, Principal, Refused, Request
 from countermark.verdict.kinds import (
     Cancelled,
     Conclusion,
@@ -29,11 +32,12 @@ from countermark.verdict.kinds import (
     InProgress,
     LaunchPending,
     ObservationRequired,
+    ResumeAvailable,
     SeveralCandidates,
     Verdict,
 )
 from countermark.verdict.sweep import Sweep, conclude
-from countermark.wire.sweep import encode_sweep
+from countermark.wire.sweep import decode_sweep, encode_sweep
 
 
 @final
@@ -159,3 +163,56 @@ def wait_for_change(ports: Ports, looked: Looked, longest_s: float = 30.0) -> No
         if not any(isinstance(read_process(folder), Alive | Settling) for folder in folders):
             return
         time.sleep(ports.poll_s)
+
+
+def find_run(ports: Ports, text: str) -> RunRecord | Refused[object]:
+    """The run that an id of a run or of one of its attempts names, in full or by 8 or more of its first digits."""
+    return find_run_in(ports.store, text)
+
+
+def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
+    """The run's last sweep as it was stored; None when nobody looked yet."""
+    stored = ports.store.latest_sweep(run_id)
+    if stored is None or isinstance(stored, Refused):
+        return stored
+    sweep = decode_sweep(stored.document)
+    return sweep if isinstance(sweep, Sweep) else Refused(NonEmpty(sweep))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that is not closed, with the arm of its latest verdict (empty: nobody looked yet) and the version at which it was concluded."""
+
+    summary: RunSummary
+    arm: str
+    version: int
+
+
+def open_runs(ports: Ports) -> tuple[OpenRun, ...] | Refused[object]:
+    """The runs in which something is left to do or to look for, by their latest stored verdicts."""
+    found: list[OpenRun] = []
+    for summary in ports.store.list_runs(open_only=True):
+        stored = ports.store.latest_sweep(summary.run_id)
+        if isinstance(stored, Refused):
+            return Refused(stored.defects)
+        verdicts = () if stored is None else ports.store.verdicts(stored.sweep_id)
+        found.append(OpenRun(summary, verdicts[-1].arm if verdicts else "", verdicts[-1].version if verdicts else 0))
+    return tuple(found)
+
+
+def resume_run(ports: Ports, run_id: str, step: int | None) -> Acted | Refused[object]:
+    """Go on from an admitted checkpoint of a run that ended without success: the newest, or that of ``step``. A person asked for it, so it
+    counts as no retry."""
+    looked = look_at(ports, run_id)
+    if isinstance(looked, Refused):
+        return looked
+    verdict = looked.conclusion.verdict
+    if not isinstance(verdict, ResumeAvailable):
+        why = f"the run's verdict is {type(verdict).__name__}, and only ResumeAvailable is gone on from"
+        return Refused(NonEmpty(CheckpointAbsent(run_id, why)))
+    chosen = next((one for one in verdict.checkpoints if step is None or one.step == step), None)
+    if chosen is None:
+        steps = ", ".join(str(one.step) for one in verdict.checkpoints)
+        return Refused(NonEmpty(CheckpointAbsent(f"step-{step}", f"the admitted checkpoints are of steps {steps}")))
+    return start(ports, looked.record, Resume(verdict.attempt, chosen.identity))
