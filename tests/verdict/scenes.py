@@ -1,4 +1,4 @@
-"""Scenes to break: one run as control and observers know it, clean as ``CONVERGED`` has it, and changed with ``replace`` in one place each.
+"""Scenes to break: one run as control and observers know it, clean as ``CONVERGED`` has it, and changed in one place each.
 
 Attempts are numbers here; the attempt 1 is ``key(1)`` of ``tests.run.examples``. Processes are read 100 s after time 0, dispatches are
 recorded in the first second, and the grace is 60 s: unless a scene says otherwise, the grace has passed.
@@ -66,9 +66,8 @@ HERE = "n1"
 PROCESSES_READ_MS = 100_000
 SPELLINGS = CLEAN
 
-#: What a source of an axis gave: members, nothing because nobody looked, or why there is no reading.
-Given = tuple[Any, ...] | NotAttempted | str
-Axis = Mapping[str, Given]
+#: What each source of an axis gave: members, ``NotAttempted`` because nobody looked, or a text: why there is no reading.
+Axis = Mapping[str, Any]
 
 
 @cache
@@ -193,7 +192,7 @@ def receipt(stage: Stage, source: str) -> EnumerationReceipt:
 
 
 def population(scene: Scene, stage: Stage) -> Population[Any]:
-    def arm(source: str, given: Given) -> Observed[Any] | NotAttempted | ReadRefused:
+    def arm(source: str, given: Any) -> Observed[Any] | NotAttempted | ReadRefused:
         if isinstance(given, NotAttempted):
             return given
         if isinstance(given, str):
@@ -206,7 +205,9 @@ def population(scene: Scene, stage: Stage) -> Population[Any]:
 
 
 def ledger(scene: Scene) -> RunLedger:
-    claims, intents, outcomes = [], [], []
+    claims: list[ExecutionClaim] = []
+    intents: list[DispatchIntent] = []
+    outcomes: list[DispatchOutcome] = []
     for version, one in enumerate(scene.tries, start=1):
         if one.claimed:
             transition = Transition(desired().demand.id, desired().demand.work, one.cause)
@@ -236,8 +237,9 @@ def concluded(scene: Scene) -> Conclusion:
     return conclusion
 
 
-def with_attempt(scene: Scene, one: Try) -> Scene:
-    return replace(scene, tries=(*scene.tries, one))
+def changed(scene: Scene, **fields: Any) -> Scene:
+    """The scene with some of its fields otherwise."""
+    return replace(scene, **fields)
 
 
 def plus(axis: Axis, *members: object, source: str = "") -> Axis:

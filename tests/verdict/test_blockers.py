@@ -34,6 +34,7 @@ from tests.faults import planted, proven_by
 from tests.verdict.scenes import (
     Scene,
     Try,
+    changed,
     checkpoint,
     concluded,
     ended,
@@ -74,8 +75,8 @@ def without(axis: Any, number: int) -> Any:
     return {name: tuple(one for one in given if number_of(one.attempt) != number) for name, given in axis.items()}
 
 
-def controlled(scene: Scene, number: int, changed: Callable[[Try], Try]) -> Scene:
-    return replace(scene, tries=tuple(changed(one) if one.number == number else one for one in scene.tries))
+def controlled(scene: Scene, number: int, made: Callable[[Try], Try]) -> Scene:
+    return changed(scene, tries=tuple(made(one) if one.number == number else one for one in scene.tries))
 
 
 def traces(scene: Scene, number: int) -> tuple[Stage, ...]:
@@ -97,32 +98,32 @@ class Break:
 ON_ENDED = {
     "terminals disagree": Break(
         "terminals",
-        lambda scene, n: replace(scene, terminals=plus(scene.terminals, failed(n, "launcher"))),
+        lambda scene, n: changed(scene, terminals=plus(scene.terminals, failed(n, "launcher"))),
         lambda scene, n: ContradictoryTerminals(key(n), ("launcher: failed with exit code 1", "supervisor: succeeded")),
     ),
     "alive after its terminal": Break(
         "state",
-        lambda scene, n: replace(scene, processes=plus(without(scene.processes, n), process(n, "alive"))),
+        lambda scene, n: changed(scene, processes=plus(without(scene.processes, n), process(n, "alive"))),
         lambda scene, n: LiveProcessAfterTerminal(key(n)),
     ),
     "started twice": Break(
         "executions",
-        lambda scene, n: replace(scene, processes=plus(scene.processes, process(n, "dead", pid=200))),
+        lambda scene, n: changed(scene, processes=plus(scene.processes, process(n, "dead", pid=200))),
         lambda scene, n: SeveralExecutions(key(n), (FIRST, OTHER)),
     ),
     "no output": Break(
         "outputs",
-        lambda scene, n: replace(scene, outputs=without(scene.outputs, n)),
+        lambda scene, n: changed(scene, outputs=without(scene.outputs, n)),
         lambda scene, n: SuccessWithoutOutput(key(n)),
     ),
     "two outputs": Break(
         "outputs",
-        lambda scene, n: replace(scene, outputs=plus(scene.outputs, output(n, "e", f"/store/{n}/other"))),
+        lambda scene, n: changed(scene, outputs=plus(scene.outputs, output(n, "e", f"/store/{n}/other"))),
         lambda scene, n: SeveralOutputs(key(n), ("sha256:" + "d" * 64, "sha256:" + "e" * 64)),
     ),
     "another manifest": Break(
         "manifests",
-        lambda scene, n: replace(
+        lambda scene, n: changed(
             scene, manifests=plus(without(scene.manifests, n), manifest(n, rank=Read("8", "artifact"), seed=Read("18", "live_object")))
         ),
         lambda scene, n: EffectiveManifestDiverges(key(n), ("seed: 17 → 18 (trainer)", "rank: 4 → 8 (trainer)")),
@@ -224,12 +225,12 @@ def test_everything_that_can_go_wrong_with_one_attempt_at_once() -> None:
 
 @proven_by(nothing_judged)
 def test_two_live_processes_of_one_attempt() -> None:
-    scene = replace(RUNNING, processes=plus(RUNNING.processes, process(1, pid=200)))
+    scene = changed(RUNNING, processes=plus(RUNNING.processes, process(1, pid=200)))
     assert blockers(scene) == {SeveralLiveProcesses(key(1), (FIRST, OTHER))}
 
 
 def test_two_live_processes_and_a_dead_one_are_two_blockers() -> None:
-    scene = replace(RUNNING, processes=plus(RUNNING.processes, process(1, pid=200), process(1, "dead", pid=300)))
+    scene = changed(RUNNING, processes=plus(RUNNING.processes, process(1, pid=200), process(1, "dead", pid=300)))
     third = OTHER.replace("200", "300")
     assert blockers(scene) == {SeveralLiveProcesses(key(1), (FIRST, OTHER)), SeveralExecutions(key(1), (FIRST, OTHER, third))}
 
@@ -243,16 +244,16 @@ def test_two_live_processes_of_two_attempts_are_two_attempts_in_progress() -> No
 @pytest.mark.parametrize("state", ["alive", "settling", "dead"])
 def test_an_execution_without_identity_may_be_the_one_that_is_known(state: Any) -> None:
     """The lock is held and the receipt was not there yet for one source; the other one read it a moment later."""
-    assert blockers(replace(RUNNING, processes=plus(RUNNING.processes, unidentified(1, state)))) == frozenset()
+    assert blockers(changed(RUNNING, processes=plus(RUNNING.processes, unidentified(1, state)))) == frozenset()
 
 
 def test_one_execution_seen_by_two_sources_is_one() -> None:
-    assert blockers(replace(RUNNING, processes={**RUNNING.processes, "scheduler": (process(1),)})) == frozenset()
+    assert blockers(changed(RUNNING, processes={**RUNNING.processes, "scheduler": (process(1),)})) == frozenset()
 
 
 @pytest.mark.parametrize("other", [process(1, "dead", pid=100, boot="b0"), process(1, "dead", host="n2"), process(1, "dead", pid=99)])
 def test_a_process_is_never_told_by_its_pid_alone(other: Any) -> None:
-    found = blockers(replace(RUNNING, processes=plus(RUNNING.processes, other)))
+    found = blockers(changed(RUNNING, processes=plus(RUNNING.processes, other)))
     assert [type(blocker) for blocker in found] == [SeveralExecutions]
 
 
@@ -265,15 +266,15 @@ def unshared() -> Any:
 def test_two_attempts_that_wrote_one_place(kinds: tuple[str, str]) -> None:
     def at_one_place(scene: Scene, kind: str, number: int) -> Scene:
         if kind == "outputs":
-            return replace(scene, outputs=plus(without(scene.outputs, number), output(number, path="/shared")))
-        return replace(scene, checkpoints=plus(scene.checkpoints, checkpoint(number, path="/shared")))
+            return changed(scene, outputs=plus(without(scene.outputs, number), output(number, path="/shared")))
+        return changed(scene, checkpoints=plus(scene.checkpoints, checkpoint(number, path="/shared")))
 
     scene = at_one_place(at_one_place(ENDED, kinds[0], 1), kinds[1], 2)
     assert blockers(scene) == {SharedLocation("/shared", (key(1), key(2)))}
 
 
 def test_one_attempt_may_be_seen_at_one_place_by_two_sources() -> None:
-    scene = replace(ENDED, outputs={**ENDED.outputs, "scheduler": (output(1),)}, checkpoints={"local": (checkpoint(1), checkpoint(1))})
+    scene = changed(ENDED, outputs={**ENDED.outputs, "scheduler": (output(1),)}, checkpoints={"local": (checkpoint(1), checkpoint(1))})
     assert blockers(scene) == frozenset()
 
 
@@ -283,14 +284,14 @@ HISTORY = (Try(1, STARTED), Try(2, STARTED, InfrastructureRetry(key(1))))
 
 
 def test_fail_then_succeed_is_history_and_no_contradiction() -> None:
-    scene = replace(ENDED, tries=HISTORY, terminals={"supervisor": (failed(1), ended(2))}, outputs={"local": (output(2),)})
+    scene = changed(ENDED, tries=HISTORY, terminals={"supervisor": (failed(1), ended(2))}, outputs={"local": (output(2),)})
     verdict = concluded(scene).verdict
     assert isinstance(verdict, Converged)
     assert verdict.candidate.attempt == key(2)
 
 
 def test_a_process_of_the_next_attempt_is_no_process_after_a_terminal() -> None:
-    scene = replace(
+    scene = changed(
         ENDED, terminals={"supervisor": (ended(1),)}, processes={"local": (process(1, "dead"), process(2))}, outputs={"local": (output(1),)}
     )
     verdict = concluded(scene).verdict
@@ -299,23 +300,23 @@ def test_a_process_of_the_next_attempt_is_no_process_after_a_terminal() -> None:
 
 
 def test_executions_of_two_attempts_are_no_several_executions() -> None:
-    assert blockers(replace(RUNNING, processes={"local": (process(1, "dead"), process(2, pid=200))})) == frozenset()
+    assert blockers(changed(RUNNING, processes={"local": (process(1, "dead"), process(2, pid=200))})) == frozenset()
 
 
 def test_an_output_of_another_attempt_does_not_stand_in() -> None:
-    scene = replace(ENDED, outputs={"local": (output(2),)})
+    scene = changed(ENDED, outputs={"local": (output(2),)})
     assert blockers(scene) == {SuccessWithoutOutput(key(1))}
-    assert blockers(replace(scene, tries=HISTORY, terminals={"supervisor": (failed(1), ended(2))})) == frozenset()
+    assert blockers(changed(scene, tries=HISTORY, terminals={"supervisor": (failed(1), ended(2))})) == frozenset()
 
 
 def test_outputs_of_two_attempts_may_differ() -> None:
-    verdict = concluded(replace(ENDED, outputs={"local": (output(1, "d"), output(2, "e"))})).verdict
+    verdict = concluded(changed(ENDED, outputs={"local": (output(1, "d"), output(2, "e"))})).verdict
     assert isinstance(verdict, SeveralCandidates)
     assert not verdict.equal_weights
 
 
 def test_two_outputs_of_one_digest_are_one_output() -> None:
-    assert blockers(replace(ENDED, outputs=plus(ENDED.outputs, output(1, path="/store/1/copy")))) == frozenset()
+    assert blockers(changed(ENDED, outputs=plus(ENDED.outputs, output(1, path="/store/1/copy")))) == frozenset()
 
 
 def test_traces_of_the_next_attempt_are_none_of_a_refused_one() -> None:
@@ -331,13 +332,13 @@ def test_a_launcher_that_started_it_once_does_not_refuse_it(result: Any) -> None
 
 @pytest.mark.parametrize("how", ["live_object", "file_hash", "artifact", "passed_through"])
 def test_a_difference_is_one_however_it_was_read(how: Any) -> None:
-    scene = replace(ENDED, manifests={"local": (manifest(1, seed=Read("18", how)), manifest(2))})
+    scene = changed(ENDED, manifests={"local": (manifest(1, seed=Read("18", how)), manifest(2))})
     assert blockers(scene) == {EffectiveManifestDiverges(key(1), ("seed: 17 → 18 (trainer)",))}
 
 
 def test_an_artifact_that_disagrees_with_the_trainer_is_named_with_its_source() -> None:
     """The trainer's word agrees; what lies on the disk does not."""
-    scene = replace(
+    scene = changed(
         ENDED, manifests=plus(ENDED.manifests, manifest(1, "adapter_config.json", rank=Read("8", "artifact"), seed=Read("18", "artifact")))
     )
     assert blockers(scene) == {
