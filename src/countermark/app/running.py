@@ -18,10 +18,10 @@ from countermark.app.ports import Ports
 from countermark.app.sweeping import Progress, admitted, look, quiet
 from countermark.files.attempt_folder import TERMINAL, present
 from countermark.lines.conclusion import conclusion_lines
+from countermark.lines.surface import CheckpointNotAmong, ResumeUnavailable, SweepUndecodable
 from countermark.observe.processes import Alive, Settling, read_process
 from countermark.recipe import Requirements, Resolution, WorkKey
 from countermark.run.attempts import Resume
-from countermark.run.checkpoint import CheckpointAbsent
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
 from countermark.run.records import Attached, Recorded, RunContext, RunRecord, RunSummary, StoredVerdict
 from countermark.values import NonEmpty, Principal, Refused, Request
@@ -176,7 +176,7 @@ def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
     if stored is None or isinstance(stored, Refused):
         return stored
     sweep = decode_sweep(stored.document)
-    return sweep if isinstance(sweep, Sweep) else Refused(NonEmpty(sweep))
+    return sweep if isinstance(sweep, Sweep) else Refused(NonEmpty(SweepUndecodable(stored.sweep_id, sweep.why)))
 
 
 @final
@@ -209,10 +209,8 @@ def resume_run(ports: Ports, run_id: str, step: int | None) -> Acted | Refused[o
         return looked
     verdict = looked.conclusion.verdict
     if not isinstance(verdict, ResumeAvailable):
-        why = f"the run's verdict is {type(verdict).__name__}, and only ResumeAvailable is gone on from"
-        return Refused(NonEmpty(CheckpointAbsent(run_id, why)))
+        return Refused(NonEmpty(ResumeUnavailable(type(verdict).__name__)))
     chosen = next((one for one in verdict.checkpoints if step is None or one.step == step), None)
     if chosen is None:
-        steps = ", ".join(str(one.step) for one in verdict.checkpoints)
-        return Refused(NonEmpty(CheckpointAbsent(f"step-{step}", f"the admitted checkpoints are of steps {steps}")))
+        return Refused(NonEmpty(CheckpointNotAmong(step or 0, tuple(str(one.step) for one in verdict.checkpoints))))
     return start(ports, looked.record, Resume(verdict.attempt, chosen.identity))

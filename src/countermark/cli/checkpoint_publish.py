@@ -18,12 +18,12 @@ def checkpoint_publish(
     from countermark.cli.context import existing_path
     from countermark.cli.failures import CallRefused
     from countermark.lines.defects import known
-    from countermark.lines.texts import number, plain
+    from countermark.lines.texts import number, plain, sized
     from countermark.values import Refused
 
     found = publish_checkpoint(existing_path(path, "a checkpoint's folder"), into)
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
-    document = {"path": found.path, "step": number(found.step), "digest": found.digest.spell()}
-    lines = (f"published {plain(found.path)}", f"step {found.step}, {found.digest.spell()}")
+    document = {"path": found.path, "step": number(found.step), "digest": found.identity.digest.spell(), "bytes": number(found.bytes)}
+    lines = (f"published {plain(found.path)}", f"step {found.step}, {sized(found.bytes)}, {found.identity.digest.spell()}")
     return Answer(document, (Lines(lines),))

@@ -10,9 +10,10 @@ def claims(run: RunArgument, store: StoreOption = None, as_json: JsonOption = Fa
     from countermark.cli.running import found, opened
     from countermark.lines.runs import CLAIM_COLUMNS, claim_documents, claim_rows
     from countermark.lines.sentence import short
+    from countermark.lines.texts import Document
 
     chosen = settings(store_url=store)
     with opened(chosen) as ports:
         record = found(ports, run)
-    document = {"run": record.run_id, "version": record.ledger.version, "claims": claim_documents(record)}
+    document: Document = {"run": record.run_id, "version": record.ledger.version, "claims": claim_documents(record)}
     return Answer(document, (Table(CLAIM_COLUMNS, claim_rows(record)),), (), chosen.warnings, run=short(record.run_id))

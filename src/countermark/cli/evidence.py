@@ -11,20 +11,22 @@ def evidence(run: RunArgument, store: StoreOption = None, as_json: JsonOption = 
     from countermark.cli.failures import CallRefused
     from countermark.cli.running import found, opened
     from countermark.lines.defects import known
-    from countermark.lines.runs import MEMBER_COLUMNS, SOURCE_COLUMNS, evidence_document, member_rows, source_rows
+    from countermark.lines.runs import MEMBER_COLUMNS, SOURCE_COLUMNS, member_rows, source_rows, sweep_document
     from countermark.lines.sentence import short
+    from countermark.lines.texts import Document
     from countermark.values import Refused
 
     chosen = settings(store_url=store)
     with opened(chosen) as ports:
         record = found(ports, run)
-        sweep = latest_sweep(ports, record.run_id)
-    if isinstance(sweep, Refused):
-        raise CallRefused(known(sweep.defects))
+        seen = latest_sweep(ports, record.run_id)
+    if isinstance(seen, Refused):
+        raise CallRefused(known(seen.defects))
     name = short(record.run_id)
-    if sweep is None:
+    if seen is None:
         nothing = Lines((f"nobody has looked at this run yet: countermark reconcile {name}",))
-        return Answer({"run": record.run_id, "sweep": None, "stages": []}, (nothing,), (), chosen.warnings, run=name)
-    blocks = (Table(SOURCE_COLUMNS, source_rows(sweep.reads)), Table(MEMBER_COLUMNS, member_rows(sweep.reads)))
-    document = {"run": record.run_id, "finished": sweep.cut.finished, "stages": evidence_document(sweep.reads)}
+        return Answer({"run": record.run_id, "sweep": None}, (nothing,), (), chosen.warnings, run=name)
+    reads = seen.reads
+    blocks = (Table(SOURCE_COLUMNS, source_rows(reads)), Table(MEMBER_COLUMNS, member_rows(reads)))
+    document: Document = {"run": record.run_id, "sweep": sweep_document(None, reads, seen.cut)}
     return Answer(document, blocks, (), chosen.warnings, run=name)

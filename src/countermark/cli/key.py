@@ -21,6 +21,7 @@ def key(
     """Print a recipe's Work key alone; --explain shows what it is derived from."""
     from countermark.cli.context import settings
     from countermark.cli.recipes import resolved
+    from countermark.lines.texts import Document
     from countermark.recipe import contract_of, key_material
 
     chosen = settings(principal=principal)
@@ -33,7 +34,7 @@ def key(
         "The digest is SHA-256 over these names and texts, each with its length before it, in this order.",
         f"Keys are equal only under one principal, which the digest does not cover: {found.work_key.principal.text}.",
     )
-    document = {
+    document: Document = {
         "workKey": spelled,
         "principal": found.work_key.principal.text,
         "material": [{"name": name, "text": text} for name, text in material],

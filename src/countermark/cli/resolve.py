@@ -17,11 +17,12 @@ def resolve(
     from countermark.cli.context import settings
     from countermark.cli.recipes import resolved
     from countermark.lines.manifest import manifest_document, manifest_rows, receipt_documents
+    from countermark.lines.texts import Document
 
     chosen = settings(principal=principal)
     found = resolved(recipe, form, sets, overlay, pin, chosen.principal)
     manifest = found.resolution.manifest
-    document = {
+    document: Document = {
         "manifest": manifest_document(manifest),
         "workKey": found.work_key.spell(),
         "principal": found.work_key.principal.text,

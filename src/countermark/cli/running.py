@@ -57,7 +57,7 @@ def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect
     }
     lines = (
         f"run {short(run)}  {plain(record.context.name)}  {record.ledger.desired.demand.work.spell()}",
-        *conclusion_lines(conclusion),
+        *conclusion_lines(conclusion, short(run)),
         freshness_line(looked.sweep.reads),
         _NEXT.format(run=short(run)),
     )

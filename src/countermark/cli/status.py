@@ -19,7 +19,8 @@ def status(
     from countermark.cli.failures import CallRefused
     from countermark.cli.running import concluded, found, opened
     from countermark.lines.defects import known
-    from countermark.lines.runs import OPEN_COLUMNS, open_documents, open_rows
+    from countermark.lines.runs import RUN_COLUMNS, run_document, run_row
+    from countermark.lines.texts import JsonValue
     from countermark.values import Refused
 
     chosen = settings(store_url=store)
@@ -29,8 +30,10 @@ def status(
             if isinstance(waiting, Refused):
                 raise CallRefused(known(waiting.defects))
             nothing = (Lines(("no run is open: every one has converged or was cancelled",)),)
-            blocks = (Table(OPEN_COLUMNS, open_rows(waiting)),) if waiting else nothing
-            return Answer({"runs": open_documents(waiting)}, blocks, warnings=chosen.warnings)
+            rows = tuple((*run_row(each.summary), each.arm or "-") for each in waiting)
+            documents: list[JsonValue] = [{**run_document(each.summary), "verdict": each.arm or None} for each in waiting]
+            blocks = (Table((*RUN_COLUMNS, "verdict"), rows),) if waiting else nothing
+            return Answer({"runs": documents}, blocks, warnings=chosen.warnings)
         looked = look_at(ports, found(ports, run).run_id)
         if isinstance(looked, Refused):
             raise CallRefused(known(looked.defects))

@@ -9,11 +9,11 @@ def store_check(store: StoreOption = None, as_json: JsonOption = False) -> Answe
     from countermark.app.health import store_check as checked
     from countermark.cli.context import settings
     from countermark.lines.surface import StoreFinding
-    from countermark.lines.texts import plain
+    from countermark.lines.texts import Document, plain
 
     chosen = settings(store_url=store)
     findings = tuple(StoreFinding(each.code, each.where, each.what, each.remedy) for each in checked(chosen.store))
-    document = {"store": str(chosen.store), "findings": len(findings)}
+    document: Document = {"store": str(chosen.store), "findings": len(findings)}
     if not findings:
         return Answer(document, (Lines((f"the store is whole: {plain(str(chosen.store))}",)),), warnings=chosen.warnings)
     rows = tuple((each.finding, each.where, each.what) for each in findings)

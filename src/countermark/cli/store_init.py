@@ -8,10 +8,10 @@ def store_init(store: StoreOption = None, as_json: JsonOption = False) -> Answer
     """Create a store here, and say where it lies."""
     from countermark.app.health import store_init as created
     from countermark.cli.context import settings
-    from countermark.lines.texts import plain
+    from countermark.lines.texts import Document, plain
 
     chosen = settings(store_url=store)
     was_there = created(chosen.store)
     said = "there was a store already" if was_there else "created a store"
-    document = {"store": str(chosen.store), "created": not was_there}
+    document: Document = {"store": str(chosen.store), "created": not was_there}
     return Answer(document, (Lines((f"{said}: {plain(str(chosen.store))}",)),), warnings=chosen.warnings)

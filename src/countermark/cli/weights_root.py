@@ -16,7 +16,7 @@ def weights_root(
     from countermark.app.inspect import weights_root as measured
     from countermark.cli.context import existing_path
     from countermark.cli.progress import hashing
-    from countermark.lines.defects import AnyDefect, defect_documents
+    from countermark.lines.defects import AnyDefect, defect_documents, known
     from countermark.lines.texts import Document, number
     from countermark.values import Refused
 
@@ -26,8 +26,9 @@ def weights_root(
     for path in paths:
         found = measured(existing_path(path, "a folder of weights or one file of them"), hashing(path))
         if isinstance(found, Refused):
-            defects.extend(found.defects)
-            documents.append({"ok": False, "path": path, "defects": defect_documents(found.defects)})
+            against = known(found.defects)
+            defects.extend(against)
+            documents.append({"ok": False, "path": path, "defects": defect_documents(against)})
             continue
         document: Document = {
             "root": found.root.spell(),

@@ -1,7 +1,7 @@
 """Sentences for recipes that cannot be resolved, and for stored manifests that cannot be read."""
 
 from countermark.lines.sentence import Sentence, quoted
-from countermark.lines.texts import either, listed, plain
+from countermark.lines.texts import either, listed, plain, sized
 from countermark.recipe.manifest import CoordinateMissing, CoordinateUnknown, CoordinateUnreadable, ManifestDefect
 from countermark.recipe.resolve import (
     AxisUnresolved,
@@ -12,8 +12,19 @@ from countermark.recipe.resolve import (
     UnknownField,
     UnsupportedSemanticField,
 )
+from countermark.recipe.text import (
+    RecipeEmpty,
+    RecipeFieldRepeated,
+    RecipeMalformed,
+    RecipeNotUtf8,
+    RecipeOtherFormat,
+    RecipeTextDefect,
+    RecipeTooDeep,
+    RecipeTooLarge,
+    SetMalformed,
+)
 
-RecipeDefect = ResolveDefect | ManifestDefect
+RecipeDefect = ResolveDefect | ManifestDefect | RecipeTextDefect
 
 _STORED = "what was stored is no manifest of this version: read it with the countermark that wrote it"
 
@@ -49,9 +60,40 @@ def recipe_sentence(defect: RecipeDefect) -> Sentence:
         case ObservationsContradict(axis, names, found):
             pairs = listed(f"{quoted(name)} says {quoted(said)}" for name, said in zip(names, found, strict=False))
             return Sentence(f"two fields speak of {plain(axis)} and disagree: {pairs}", "keep one of them")
+        case (
+            RecipeTooLarge() | RecipeEmpty() | RecipeNotUtf8() | RecipeOtherFormat() | RecipeMalformed() | RecipeFieldRepeated()
+            | RecipeTooDeep() | SetMalformed()
+        ):  # fmt: skip
+            return _text(defect)
         case CoordinateMissing(coordinate):
             return Sentence(f"the stored manifest lacks {plain(coordinate)}", _STORED)
         case CoordinateUnreadable(coordinate, found, why):
             return Sentence(f"the stored manifest's {plain(coordinate)} ({quoted(found)}) cannot be read, because {plain(why)}", _STORED)
         case CoordinateUnknown(coordinate):
             return Sentence(f"the stored manifest has {quoted(coordinate)}, which is no coordinate", _STORED)
+
+
+def _text(defect: RecipeTextDefect) -> Sentence:
+    match defect:
+        case RecipeTooLarge(source, size_bytes, size_bytes_max):
+            return Sentence(
+                f"{quoted(source)} has {sized(size_bytes)}; a recipe has at most {sized(size_bytes_max)}", "name the recipe, not its data"
+            )
+        case RecipeEmpty(source):
+            return Sentence(f"{quoted(source)} holds nothing but space and comments", "begin it with: countermark = 1")
+        case RecipeNotUtf8(source, line, byte):
+            return Sentence(f"{quoted(source)} is no UTF-8 text from byte {byte} on (line {line})", "save it as UTF-8")
+        case RecipeOtherFormat(source, looks_like):
+            return Sentence(
+                f"{quoted(source)} looks like {plain(looks_like)}, which this version does not read",
+                "write the project's own TOML (countermark = 1, [coordinates]); countermark resolve then names each axis that is open",
+            )
+        case RecipeMalformed(source, line, column, why):
+            place = f", line {line}, column {column}" if line else ""
+            return Sentence(f"{quoted(source)}{place}: {plain(why)}", "correct it there")
+        case RecipeFieldRepeated(source, field, line, first_line):
+            return Sentence(f"{quoted(source)} holds {quoted(field)} twice, on lines {first_line} and {line}", "keep one of them")
+        case RecipeTooDeep(source, line, depth_max):
+            return Sentence(f"{quoted(source)}, line {line}: nested deeper than {depth_max}", "write it flatter")
+        case SetMalformed(text, why):
+            return Sentence(f"--set {quoted(text)} is no AXIS=VALUE, because {plain(why)}", "write it like --set seed=7")

@@ -6,15 +6,18 @@ from countermark.lines.surface import (
     AttemptUnnamed,
     CheckpointDeclaresNothing,
     CheckpointGone,
+    CheckpointNotAmong,
     CommandDiffers,
     EnvironmentFault,
     NothingNamed,
+    ResumeUnavailable,
     RetriesUsedUp,
     SettingUnknown,
     SettingUnreadable,
     SeveralNamed,
     StoreFinding,
     SurfaceDefect,
+    SweepUndecodable,
     WrongUsage,
 )
 from countermark.lines.texts import counted, listed, plain
@@ -74,4 +77,17 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
             return Sentence(
                 f"the checkpoint of step {step} ({plain(digest)}) that the claim names is not among the run's admitted ones any more",
                 "put it back, or see what there is: countermark checkpoint inspect PATH --for RUN",
+            )
+        case SweepUndecodable(sweep, why):
+            return Sentence(
+                f"sweep {quoted(short(sweep))} cannot be read by this version: {plain(why)}", "sweep again: countermark reconcile RUN"
+            )
+        case ResumeUnavailable(verdict):
+            return Sentence(
+                f"the run cannot be resumed as it stands: it is {plain(verdict)}", "see why, and what is next: countermark status RUN"
+            )
+        case CheckpointNotAmong(step, admitted):
+            return Sentence(
+                f"no checkpoint of step {step} can be resumed from; admitted: {listed(map(plain, admitted))}",
+                "name one of those steps, or leave --from out for the newest",
             )

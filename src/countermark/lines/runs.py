@@ -83,36 +83,24 @@ def cause_text(cause: Cause) -> str:
 RUN_COLUMNS: Final = ("run", "name", "requester", "request", "created", "facts", "cancelled")
 
 
-def run_rows(runs: tuple[RunSummary, ...]) -> tuple[tuple[str, ...], ...]:
-    """One row for each run."""
-    return tuple(
-        (
-            short(each.run_id),
-            each.name,
-            each.demand.requester.text,
-            each.demand.request.text,
-            moment(each.created_ms),
-            str(each.version),
-            "yes" if each.cancelled else "no",
-        )
-        for each in runs
-    )
+def run_row(run: RunSummary) -> tuple[str, ...]:
+    """A run as a row of a list."""
+    cancelled = "yes" if run.cancelled else "no"
+    demand = run.demand
+    return (short(run.run_id), run.name, demand.requester.text, demand.request.text, moment(run.created_ms), str(run.version), cancelled)
 
 
-def run_documents(runs: tuple[RunSummary, ...]) -> list[JsonValue]:
-    """One document for each run."""
-    return [
-        {
-            "run": each.run_id,
-            "name": each.name,
-            "requester": each.demand.requester.text,
-            "request": each.demand.request.text,
-            "createdMs": number(each.created_ms),
-            "facts": each.version,
-            "cancelled": each.cancelled,
-        }
-        for each in runs
-    ]
+def run_document(run: RunSummary) -> Document:
+    """A run as an entry of a list. It carries no Work key, because a list derives none."""
+    return {
+        "run": run.run_id,
+        "name": run.name,
+        "requester": run.demand.requester.text,
+        "request": run.demand.request.text,
+        "createdMs": number(run.created_ms),
+        "facts": run.version,
+        "cancelled": run.cancelled,
+    }
 
 
 CLAIM_COLUMNS: Final = ("version", "kind", "attempt", "what", "recorded")
@@ -329,7 +317,7 @@ def _member_document(member: Member) -> Document:
     return {**document, **said}
 
 
-def sweep_document(sweep_id: str, reads: RawReads, cut: ObservationCut) -> Document:
+def sweep_document(sweep_id: str | None, reads: RawReads, cut: ObservationCut) -> Document:
     """A sweep as a status carries it: its id, its stages in read order with their receipts, and how fresh it is."""
     began, ended = span(reads)
     return {
@@ -353,6 +341,3 @@ def freshness_line(reads: RawReads) -> str:
     if began is None or ended is None:
         return "looked at nothing"
     return f"looked from {moment(began)} to {moment(ended)}"
-
-
-OPEN_COLUMNS: Final = ("run", "name", "verdict", "since version", "created")

@@ -129,7 +129,34 @@ class CheckpointGone:
     digest: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class SweepUndecodable:
+    """A stored sweep has the bytes that were recorded, and they are no sweep of this version; ``why`` is a phrase."""
+
+    sweep: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResumeUnavailable:
+    """A run cannot be resumed as it stands; ``verdict`` is the arm that was concluded."""
+
+    verdict: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointNotAmong:
+    """No admitted checkpoint of the run has the step that was asked for; ``admitted`` are the steps that there are."""
+
+    step: int
+    admitted: tuple[str, ...]
+
+
 SurfaceDefect = (
     WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | AttemptNotFenced | StoreFinding
     | NothingNamed | SeveralNamed | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
+    | SweepUndecodable | ResumeUnavailable | CheckpointNotAmong
 )  # fmt: skip
