@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
 from countermark.run.attempts import (
     CapabilityEscalation,
@@ -121,6 +122,12 @@ def test_what_cannot_be_kept_is_refused_field_by_field(store: Store) -> None:
 # --------------------------------------------------------------------------------------------------------------- claims
 
 
+def never_committed() -> AbstractContextManager[object]:
+    """Answers before a commit that never comes."""
+    return planted(Connection, "commit", Connection.rollback)()
+
+
+@proven_by(never_committed)
 def test_a_claim_is_committed_with_the_next_version_and_read_back(stores: Opener) -> None:
     store = stores()
     recorded(store)

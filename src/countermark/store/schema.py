@@ -232,12 +232,11 @@ def _sqlite_triggers(table: Table) -> tuple[str, ...]:
     """What keeps a table append-only in SQLite. INSERT OR REPLACE deletes past a DELETE trigger, so it has one of its own."""
     name = table.name
     refuse = f"BEGIN SELECT RAISE(ABORT, 'countermark: {name} is append-only'); END"
-    same = " OR ".join("(" + " AND ".join(f"{c} = NEW.{c}" for c in key) + ")" for key in _unique_keys(table) if key != ("ordinal",))
-    replace = f"WHEN EXISTS (SELECT 1 FROM {name} WHERE {same}) " if same else ""
+    same = " OR ".join("(" + " AND ".join(f"{c} = NEW.{c}" for c in key) + ")" for key in _unique_keys(table))
     return (
         f"CREATE TRIGGER {name}_never_updated BEFORE UPDATE ON {name} {refuse}",
         f"CREATE TRIGGER {name}_never_deleted BEFORE DELETE ON {name} {refuse}",
-        *((f"CREATE TRIGGER {name}_never_replaced BEFORE INSERT ON {name} {replace}{refuse}",) if replace else ()),
+        f"CREATE TRIGGER {name}_never_replaced BEFORE INSERT ON {name} WHEN EXISTS (SELECT 1 FROM {name} WHERE {same}) {refuse}",
     )
 
 

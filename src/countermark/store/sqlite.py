@@ -41,7 +41,7 @@ from countermark.store.filesystem import mount_under, network_type
 from countermark.store.interface import Finding
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
 from countermark.store.sqlite_errors import translated
-from countermark.store.ticket import TicketTimeout, ticket
+from countermark.store.ticket import TicketTimeout, open_ticket, ticket
 
 #: How long a writer waits for its turn, in seconds.
 WAIT_S: Final = 20.0
@@ -179,7 +179,7 @@ class SqliteStore(SqlStore):
             if not (folder / OBSERVATIONS_FILE).exists():
                 raise StoreError(StoreIncomplete(str(folder), OBSERVATIONS_FILE))
             # The ticket's file is opened at every write: said now when that will fail.
-            os.close(os.open(folder / TICKET_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            os.close(open_ticket(folder / TICKET_FILE))
             ledger = _Database(folder / LEDGER_FILE, "FULL", wait_s)
             try:
                 observations = _Database(folder / OBSERVATIONS_FILE, "NORMAL", wait_s)

@@ -35,6 +35,11 @@ class TicketTimeout(Exception):
         self.holder = holder
 
 
+def open_ticket(path: Path) -> int:
+    """A descriptor of the ticket's file, which is made when it is not there; a link in its place is not followed. Raises ``OSError``."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+
+
 def _set(descriptor: int, kind: int, byte: int) -> bool:
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0))
@@ -67,7 +72,7 @@ def ticket(path: Path, wait_s: float) -> Generator[float, None, None]:
 
     Raises ``TicketTimeout`` after ``wait_s`` seconds and ``OSError`` when the file cannot be opened for writing.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    descriptor = open_ticket(path)
     began_s = time.monotonic()
     try:
         _take(descriptor, _DOOR, began_s, wait_s)
