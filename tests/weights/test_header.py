@@ -73,6 +73,11 @@ def test_a_clean_header() -> None:
     assert found.metadata == {"format": "pt"} and found.data_bytes == 12
 
 
+def twice(second_name: str, first: dict[str, Any], second: dict[str, Any], data: int) -> bytes:
+    """A header in which ``a`` stands twice, the second time spelled as given."""
+    return raw(f'{{"a":{json.dumps(first)},"{second_name}":{json.dumps(second)}}}'.encode(), bytes(data))
+
+
 BROKEN: dict[str, tuple[bytes, list[HeaderDefect]]] = {
     "hole in the middle": (of({"a": entry(0, 4), "b": entry(8, 12)}, 12), [DataHole("f", 4, 8)]),
     "hole at the start": (of({"a": entry(4, 8)}, 8), [DataHole("f", 0, 4)]),
@@ -96,11 +101,13 @@ BROKEN: dict[str, tuple[bytes, list[HeaderDefect]]] = {
     "metadata with a number": (of({"__metadata__": {"a": 1}}, 0), [HeaderMetadataInvalid("f", "'a' is not text")]),
     "metadata no object": (of({"__metadata__": []}, 0), [HeaderMetadataInvalid("f", "it is not an object")]),
     "metadata of half a pair": (raw(b'{"__metadata__":{"a":"\\ud800"}}'), [HeaderMetadataInvalid("f", "'a' is not Unicode")]),
-    "a tensor called __metadata__": (of({"__metadata__": entry(0, 4)}, 4), [
-        HeaderMetadataInvalid("f", "'shape' is not text"), HeaderMetadataInvalid("f", "'data_offsets' is not text"), TrailingBytes("f", 4)]),
+    "a tensor called __metadata__": (
+        of({"__metadata__": entry(0, 4)}, 4),
+        [*(HeaderMetadataInvalid("f", f"'{key}' is not text") for key in ("shape", "data_offsets")), TrailingBytes("f", 4)],
+    ),
     "name of half a pair": (raw(b'{"\\ud800":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}', bytes(4)),
                             [TensorEntryInvalid("f", "\ud800", "its name is not Unicode")]),
-    "not JSON": (raw(b"{"), [HeaderUnparseable("f", "it is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))")]),
+    "not JSON": (raw(b'{"a"'), [HeaderUnparseable("f", "it is not JSON (Expecting ':' delimiter: line 1 column 5 (char 4))")]),
     "an array": (raw(b"[]"), [HeaderUnparseable("f", "it is not a JSON object")]),
     "a NUL behind": (raw(b"{}\0"), [HeaderUnparseable("f", "it is not JSON (Extra data: line 1 column 3 (char 2))")]),
     "not UTF-8": (raw(b'{"\xff":1}'), [HeaderUnparseable("f", "byte 2 is not UTF-8")]),
@@ -113,12 +120,13 @@ BROKEN: dict[str, tuple[bytes, list[HeaderDefect]]] = {
     "header of 2^63": (struct.pack("<Q", 2**63) + b"{}", [HeaderLengthInvalid("f", 2**63, 2)]),
     "a git-lfs pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", [GitLfsPointer("f")]),
     # The official reader takes these, and drops or mistakes a tensor; here they are refused.
-    "a name twice, one range": (raw(b'{"a":%b,"a":%b}' % ((json.dumps(entry(0, 4)).encode(),) * 2), bytes(4)), [HeaderKeyRepeated("f", "", "a")]),
-    "a name twice, the last covers all": (raw(b'{"a":%b,"a":%b}' % (json.dumps(entry(0, 4)).encode(), json.dumps(entry(0, 8)).encode()), bytes(8)),
-                                          [HeaderKeyRepeated("f", "", "a")]),
-    "a name twice, once escaped": (raw(b'{"a":%b,"\\u0061":%b}' % (json.dumps(entry(0, 4)).encode(), json.dumps(entry(4, 8)).encode()), bytes(8)),
-                                   [HeaderKeyRepeated("f", "", "a")]),
-    "a field twice": (raw(b'{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}', bytes(4)), [HeaderKeyRepeated("f", "a", "dtype")]),
+    "a name twice, one range": (twice("a", entry(0, 4), entry(0, 4), 4), [HeaderKeyRepeated("f", "", "a")]),
+    "a name twice, the last covers all": (twice("a", entry(0, 4), entry(0, 8), 8), [HeaderKeyRepeated("f", "", "a")]),
+    "a name twice, once escaped": (twice("\\u0061", entry(0, 4), entry(4, 8), 8), [HeaderKeyRepeated("f", "", "a")]),
+    "a field twice": (
+        raw(b'{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}', bytes(4)),
+        [HeaderKeyRepeated("f", "a", "dtype")],
+    ),
     "a metadata key twice": (raw(b'{"__metadata__":{"k":"1","k":"2"}}'), [HeaderKeyRepeated("f", "__metadata__", "k")]),
     "metadata twice": (raw(b'{"__metadata__":{},"__metadata__":{}}'), [HeaderKeyRepeated("f", "", "__metadata__")]),
 }  # fmt: skip
@@ -257,15 +265,14 @@ def test_structured_nonsense_is_judged_as_the_official_reader_judges_it(entries:
     assert isinstance(table(file), TensorTable) == accepted_officially(file)
 
 
-@given(
-    st.dictionaries(st.text(st.characters(exclude_categories=("Cs",)), max_size=4), st.lists(st.floats(width=32), max_size=4), max_size=4)
-)
+Names = st.text(st.characters(exclude_categories=("Cs",)), max_size=4).filter(lambda name: name != "__metadata__")
+
+
+@given(st.dictionaries(Names, st.lists(st.floats(width=32), max_size=4), max_size=4))
 def test_proper_files_are_read_as_the_official_reader_reads_them(numbers: dict[str, list[float]]) -> None:
-    file = encoded({name: f32(*values) for name, values in numbers.items() if name != "__metadata__"})
+    file = encoded({name: f32(*values) for name, values in numbers.items()})
     found = table(file)
     assert isinstance(found, TensorTable)
-    ours = {
-        span.name: (span.dtype, list(span.shape), file[found.data_begin + span.begin : found.data_begin + span.end])
-        for span in found.tensors
-    }
+    data = file[found.data_begin :]
+    ours = {span.name: (span.dtype, list(span.shape), data[span.begin : span.end]) for span in found.tensors}
     assert ours == {name: (one["dtype"], one["shape"], bytes(one["data"])) for name, one in safetensors.deserialize(file)}
