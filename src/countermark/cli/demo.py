@@ -11,6 +11,6 @@ def demo(
     folder: Annotated[str | None, typer.Option("--into", metavar="DIR", help="A new folder for it; by default ./demo.")] = None,
 ) -> Answer:
     """Tell the whole story on a real small fine-tune, in a folder of its own."""
-    from countermark.app.demo import tell
+    from countermark.cli.chapters import tell
 
     return Answer(code=tell(folder))
