@@ -93,14 +93,13 @@ class LossMask(_Word):
 @final
 @dataclass(frozen=True, slots=True)
 class AdapterInit(_Word):
-    """How an adapter's matrices begin. Ways that need data or a configuration of their own have no word here."""
+    """How an adapter's matrices begin. Ways that need data or settings of their own, or that take the start off the base (after which the
+    adapter fits no base artifact any more), have no word here."""
 
     words: ClassVar[dict[str, str]] = {
         "kaiming": "A uniform by Kaiming (a = √5), B zero: PEFT's own default",
         "gaussian": "A normal with standard deviation 1/rank, B zero",
         "orthogonal": "rows of A and columns of B from one orthogonal matrix",
-        "olora": "from the QR decomposition of the base's weight, which is taken off the base",
-        "pissa": "from the principal singular vectors of the base's weight, which are taken off the base",
     }
 
 

@@ -28,9 +28,9 @@ from countermark.values import PerMille, Sha256, Unreadable, shown
 class Measured:
     """What was measured beside the configurations. None: it was not, and what depends on it stays open.
 
-    ``rows``: rows that are fed in one epoch, after packing. ``adapted``: names of the modules that PEFT adapts. ``storage``: the base's
-    dtype as safetensors-like text (``float32``, ``bfloat16``); ``quantization``: empty, ``nf4``, ``nf4dq`` or ``int8``. ``packing``,
-    ``loss_mask`` and ``sequence_length`` are those of the dataset where no SFTConfig says them. ``initial_seed``: what
+    ``rows``: rows that are fed in one epoch, after packing. ``adapted``: names of the modules that PEFT adapts. ``storage``,
+    ``adapter_storage``: the dtypes of base and adapter as torch names them; ``quantization``: empty, ``nf4``, ``nf4dq`` or ``int8``.
+    ``packing``, ``loss_mask`` and ``sequence_length`` are those of the dataset where no SFTConfig says them. ``initial_seed``: what
     ``torch.initial_seed()`` gave when the data loader was made. ``workers``: processes times devices in each. ``resume``: the admitted
     checkpoint that this attempt goes on from, which is no change of the computation.
     """
@@ -41,6 +41,7 @@ class Measured:
     rows: int | None = None
     adapted: tuple[str, ...] | None = None
     storage: str | None = None
+    adapter_storage: str | None = None
     quantization: str = ""
     packing: str | None = None
     loss_mask: str | None = None
@@ -51,15 +52,16 @@ class Measured:
 
 
 _SHUFFLE: Final = "torch_randperm_epoch"
-_INITS: Final[Mapping[object, str]] = MappingProxyType({"orthogonal": "orthogonal", "olora": "olora", "pissa": "pissa"})
 _PACKINGS: Final[Mapping[str, str]] = MappingProxyType({"bfd": "bfd", "bfd_split": "bfd_split", "wrapped": "concat_split"})
+#: The base's storage, the adapter's, and what autocast computes in. PEFT keeps an adapter in float32 beside a bfloat16 base unless it is
+#: told not to, so the two are measured apart.
 _FORMATS: Final[Mapping[tuple[str, str, str], str]] = MappingProxyType(
     {
-        ("float32", "", ""): "fp32",
-        ("float32", "", "bf16"): "fp32_bf16amp",
-        ("bfloat16", "", "bf16"): "bf16_bf16amp",
-        ("bfloat16", "", ""): "bf16_pure",
-        ("float32", "", "fp16"): "fp32_fp16amp",
+        ("float32", "float32", ""): "fp32",
+        ("float32", "float32", "bf16"): "fp32_bf16amp",
+        ("bfloat16", "float32", "bf16"): "bf16_bf16amp",
+        ("bfloat16", "bfloat16", ""): "bf16_pure",
+        ("float32", "float32", "fp16"): "fp32_fp16amp",
     }
 )
 _QUANTIZED: Final[Mapping[str, str]] = MappingProxyType({"nf4": "nf4_bf16", "nf4dq": "nf4dq_bf16", "int8": "int8_bf16"})
@@ -184,15 +186,16 @@ def _numeric_format(reading: _Reading) -> None:
         reading.say("numeric_format", given.get(name), name, deferred=True)
         return
     compute = "bf16" if given["bf16"] is True else "fp16" if given["fp16"] is True else ""
-    if measured.quantization:
-        known = _QUANTIZED.get(measured.quantization) if compute == "bf16" else None
-    elif measured.storage is None:
-        reading.say("numeric_format", None, "the model's dtype", "measured", deferred=True)
+    storage, adapter = measured.quantization or measured.storage, measured.adapter_storage
+    if storage is None or adapter is None:
+        reading.say("numeric_format", None, "the dtypes of base and adapter", "measured", deferred=True)
         return
+    storage, adapter = storage.removeprefix("torch."), adapter.removeprefix("torch.")
+    if measured.quantization:
+        known = _QUANTIZED.get(measured.quantization) if (adapter, compute) == ("float32", "bf16") else None
     else:
-        known = _FORMATS.get((measured.storage.removeprefix("torch."), "", compute))
-    stored = measured.quantization or measured.storage
-    reading.say("numeric_format", known or f"{stored} with {compute or 'no'} autocast", name)
+        known = _FORMATS.get((storage, adapter, compute))
+    reading.say("numeric_format", known or f"{storage}, the adapter {adapter}, {compute or 'no'} autocast", name)
 
 
 def _order(reading: _Reading, accelerator: Mapping[str, object]) -> None:
@@ -233,7 +236,7 @@ def _adapter(reading: _Reading) -> None:
     reading.say("method.adapter", "dora" if given.get("use_dora") is True else "lora", "use_dora", "LoraConfig")
     init = given.get("init_lora_weights")
     known = "kaiming" if init is True else "gaussian" if isinstance(init, str) and init.lower() == "gaussian" else init
-    reading.say("method.init", _INITS.get(known, known) if isinstance(known, str) else known, "init_lora_weights", "LoraConfig")
+    reading.say("method.init", known, "init_lora_weights", "LoraConfig")
     rank, alpha = given.get("r"), given.get("lora_alpha")
     reading.say("rank", rank, "r", "LoraConfig")
     if isinstance(rank, int) and rank > 0 and isinstance(alpha, int | float) and not isinstance(alpha, bool):
