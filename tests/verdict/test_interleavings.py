@@ -70,7 +70,8 @@ def verdicts(life: tuple[str, ...]) -> Counter[str]:
 
 def no_settling() -> Any:
     """Observers that look at the trainer's lock alone."""
-    return planted(here, "state", lambda passed: "dead" if state(passed) == "settling" else state(passed))()
+    original = state
+    return planted(here, "state", lambda passed: "dead" if original(passed) == "settling" else original(passed))()
 
 
 def one_pass() -> Any:
@@ -87,9 +88,12 @@ def any_order() -> Any:
 def terminals_last() -> Any:
     """A sweep that reads terminals once, at its end, and takes that for the first reading as well."""
     original = seen_by
-    return planted(
-        here, "seen_by", lambda life, places: changed(original(life, places), terminals=original(life, places).axis("terminals_again"))
-    )()
+
+    def seen(life: tuple[str, ...], places: tuple[int, ...]) -> Scene:
+        scene = original(life, places)
+        return changed(scene, terminals=scene.axis("terminals_again"))
+
+    return planted(here, "seen_by", seen)()
 
 
 @proven_by(no_settling, one_pass, any_order, terminals_last)
