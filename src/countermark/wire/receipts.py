@@ -197,6 +197,9 @@ class TerminalReceipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 Receipt = ClaimReceipt | StartReceipt | ProcessReceipt | FencedReceipt | StopReceipt | TerminalReceipt
 R = TypeVar("R", bound=Receipt)
 
+# Of a union, the tag is required; of one struct alone, a missing tag would be let through.
+_ANY_RECEIPT: Final[msgspec.json.Decoder[Receipt]] = msgspec.json.Decoder(Receipt)
+
 
 def outcome_of(main: MainEnd, stopped: bool) -> Outcome:
     """The outcome that a main process's end amounts to; ``stopped`` says that a stop was asked for before it ended."""
@@ -224,10 +227,12 @@ def decode(data: bytes, kind: type[R]) -> R | Unreadable:
     if not data.strip():
         return Unreadable("it is empty")
     try:
-        receipt = msgspec.json.decode(data, type=kind)
+        receipt = _ANY_RECEIPT.decode(data)
         json.loads(data, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         return Unreadable(ascii(str(error))[1:-1][:300])
+    if not isinstance(receipt, kind):
+        return Unreadable(f"it is another kind of receipt: {type(receipt).__name__}")
     if isinstance(receipt, TerminalReceipt) and not _coherent(receipt):
         return Unreadable("the outcome contradicts how the main process ended")
     return receipt
