@@ -64,7 +64,7 @@ def test_a_key_that_changes_inference_moves_the_digest(tmp_path: Path, change: d
         {"revision": "main"},
         {"peft_version": "0.99"},
         {"lora_dropout": 0.5},
-        {"inference_mode": False},
+        {"inference_mode": True},
         {"auto_mapping": {"base_model_class": "X"}},
     ],
 )
