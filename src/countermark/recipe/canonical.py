@@ -3,7 +3,7 @@
 Rules kept here:
 
 1. Equal JSON values give equal bytes (RFC 8785: keys sorted by UTF-16 code units, numbers as ECMAScript prints them); what has no such form
-   (NaN, infinities, integers beyond 2^53, lone surrogates, keys that are no text) raises ``ValueError`` with the reason.
+   (NaN, infinities, integers that no double prints as, lone surrogates, keys that are no text) raises ``ValueError`` with the reason.
 2. Parts are joined with their lengths in front, so no two sequences of parts share their bytes.
 3. Nesting is bounded, so hostile documents raise ``ValueError`` and never exhaust the stack.
 """
@@ -40,7 +40,7 @@ def _write(value: object, parts: list[str], depth: int) -> None:
     elif isinstance(value, str):
         parts.append(_text(value))
     elif isinstance(value, int):
-        if abs(value) > _SAFE_INTEGER_MAX:
+        if not _is_double(value):
             raise ValueError("a whole number lies beyond 2^53, where JSON numbers stop being exact; write it as text")
         parts.append(str(value))
     elif isinstance(value, float):
@@ -55,6 +55,11 @@ def _write(value: object, parts: list[str], depth: int) -> None:
         parts.append("]")
     else:
         raise ValueError(f"a {type(value).__name__} is no JSON value")
+
+
+def _is_double(number: int) -> bool:
+    """Whether a whole number is what the double that it denotes is printed as: all up to 2^53 are, few beyond."""
+    return abs(number) <= _SAFE_INTEGER_MAX or (number.bit_length() <= 70 and _number(float(number)) == str(number))
 
 
 def _write_object(value: Mapping[object, object], parts: list[str], depth: int) -> None:
