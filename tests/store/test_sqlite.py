@@ -95,6 +95,15 @@ def test_a_name_full_of_signs_is_a_folder_like_any_other(tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_process_that_changes_its_folder_keeps_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteStore.open(Path(".countermark"), create=True) as store:
+        monkeypatch.chdir("/")
+        recorded(store)
+        assert store.location == f"sqlite:///{tmp_path}/.countermark"
+    assert whole(tmp_path / ".countermark").ledger.version == 0
+
+
 def test_control_facts_are_synced_and_observations_are_in_a_file_of_their_own(folder: Path) -> None:
     with SqliteStore.open(folder, create=False) as store:
         for database, level in ((store._ledger, 2), (store._observations, 1)):
@@ -288,8 +297,11 @@ def as_nobody(folder: Path) -> str:
     code = (
         "import os, sys, pathlib\n"
         "from countermark.store.sqlite import SqliteStore, StoreError\n"
-        "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
-        "try: SqliteStore.open(pathlib.Path(sys.argv[1]), create=True).close()\n"
+        "store = pathlib.Path(sys.argv[1])\n"
+        "if os.geteuid() == 0:\n"
+        "    SqliteStore.open(store, create=False).close()  # everything is imported before the user can read nothing of ours\n"
+        "    os.setgid(65534); os.setuid(65534)\n"
+        "try: SqliteStore.open(store, create=True).close()\n"
         "except StoreError as error: print(type(error.failure).__name__)\n"
         "else: print('opened')\n"
     )

@@ -66,7 +66,7 @@ class StoreOfAnotherVersion:
     def remedy(self) -> str:
         if self.found > self.supported:
             return "use the countermark release that wrote it, or a later one; the store was not touched"
-        return "make a copy of the folder, then upgrade it: countermark store migrate"
+        return "use the countermark release that wrote it; this one reads no older schema, and the store was not touched"
 
 
 @final

@@ -68,7 +68,7 @@ class _Database:
 
     def _connect(self) -> sqlite3.Connection:
         """``mode=rw``: a file that is gone is an error, never a new empty one."""
-        place = f"file:{quote(os.fsencode(self.path.absolute()))}?mode=rw"
+        place = f"file:{quote(os.fsencode(self.path))}?mode=rw"
         connection = sqlite3.connect(place, uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False)
         for setting in ("foreign_keys=ON", "recursive_triggers=ON", "trusted_schema=OFF", f"synchronous={self._synchronous}"):
             connection.execute(f"PRAGMA {setting}")
@@ -169,6 +169,7 @@ class SqliteStore(SqlStore):
     @classmethod
     def open(cls, folder: Path, create: bool, wait_s: float = WAIT_S) -> Self:
         """The store in ``folder``, made first when it is not there and ``create`` is true. Raises ``StoreError``."""
+        folder = folder.absolute()
         with translated(folder, wait_s):
             _refuse_network(folder)
             if not (folder / LEDGER_FILE).exists():
@@ -191,6 +192,7 @@ class SqliteStore(SqlStore):
     @classmethod
     def initialise(cls, folder: Path, wait_s: float = WAIT_S) -> tuple[str, ...]:
         """Make what is missing of the store in ``folder``; returns the names of the files that were made. Raises ``StoreError``."""
+        folder = folder.absolute()
         _refuse_network(folder)
         with translated(folder, wait_s):
             creation.make_folder(folder)
@@ -199,7 +201,7 @@ class SqliteStore(SqlStore):
 
     @property
     def location(self) -> str:
-        return f"sqlite:///{self.folder.absolute()}"
+        return f"sqlite:///{self.folder}"
 
     def _own(self) -> None:
         if os.getpid() != self._process:
@@ -232,8 +234,9 @@ class SqliteStore(SqlStore):
     def check(self) -> tuple[Finding, ...]:
         with self._reading() as ledger, self._observed() as observations:
             return (
-                *checks.database_findings(ledger, self._ledger.path, LEDGER),
+                # Read first: a snapshot begins with its first read, and a run is recorded before its sweeps.
                 *checks.database_findings(observations, self._observations.path, OBSERVATIONS),
+                *checks.database_findings(ledger, self._ledger.path, LEDGER),
                 *checks.run_findings(ledger, self._ledger.path),
                 *checks.sweep_findings(ledger, observations, self._observations.path),
             )
