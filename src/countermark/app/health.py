@@ -13,13 +13,10 @@ from countermark.store import Finding, StoreError
 
 
 def store_init(folder: Path) -> bool:
-    """Create a store in ``folder``; whether there was one before. Raises ``StoreError``."""
-    from countermark.store.creation import LEDGER_FILE
+    """Create a store in ``folder``, or what is missing of one; whether it was whole before. Raises ``StoreError``."""
     from countermark.store.sqlite import SqliteStore
 
-    was_there = (folder / LEDGER_FILE).exists()
-    SqliteStore.open(folder, create=True).close()
-    return was_there
+    return not SqliteStore.initialise(folder)
 
 
 def store_check(folder: Path) -> tuple[Finding, ...]:
