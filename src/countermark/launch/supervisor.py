@@ -91,9 +91,9 @@ def main(arguments: Sequence[str], after: AfterSupervisorStep = go_on) -> int:
     os.close(tell)
     with os.fdopen(hear, "rb") as answers:
         answer = answers.read(_REPORT_BYTES_MAX).decode(errors="replace")
-    code, _, text = answer.partition(" ")
+    said, _, text = answer.partition(" ")
     print(text or "the supervisor died before it could start", file=sys.stderr)
-    return int(code) if code else NOT_STARTED
+    return int(said) if said else NOT_STARTED
 
 
 def _in_second_process(folder: Path, log_bytes_max: int, tell: int, after: AfterSupervisorStep) -> int:

@@ -1,0 +1,117 @@
+"""Durable files: whole or not there, and created by exactly one of several writers."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from countermark.files import durable
+from tests.faults import planted, proven_by
+
+
+def temporaries(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.startswith(".tmp")]
+
+
+def creates_by_rename() -> AbstractContextManager[object]:
+    return planted(durable, "write_new", durable.replace)()
+
+
+@proven_by(creates_by_rename)
+def test_a_name_that_is_taken_stays_as_it_is(tmp_path: Path) -> None:
+    durable.write_new(tmp_path / "a", b"first")
+    try:
+        durable.write_new(tmp_path / "a", b"second")
+    except FileExistsError:
+        pass
+    else:
+        pytest.fail("the second writer was not told")
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert temporaries(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "folder", "pipe"])
+def test_whatever_bears_the_name_takes_it(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a"
+    {"dangling link": lambda: path.symlink_to("nowhere"), "folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}[kind]()
+    with pytest.raises(FileExistsError):
+        durable.write_new(path, b"x")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@proven_by(creates_by_rename)
+def test_of_many_writers_at_once_one_succeeds(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from countermark.files import durable\n"
+        "create = durable.replace if sys.argv[2] == 'replace' else durable.write_new\n"
+        "won = 0\n"
+        "for number in range(60):\n"
+        "    try:\n        create(Path(sys.argv[1]) / str(number), b'x'); won += 1\n"
+        "    except FileExistsError:\n        pass\n"
+        "print(won)"
+    )
+    how = "replace" if durable.write_new is durable.replace else "write_new"
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), how], stdout=subprocess.PIPE) for _ in range(3)]
+    assert sum(int(writer.communicate()[0]) for writer in writers) == 60
+    assert temporaries(tmp_path) == []
+
+
+def test_replacing_puts_the_new_bytes_in_place_whole(tmp_path: Path) -> None:
+    durable.replace(tmp_path / "a", b"first")
+    durable.replace(tmp_path / "a", b"second")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"second"}
+
+
+WRITE_STEPS = [(durable.write_new, call) for call in ("open", "write", "fsync", "link")]
+WRITE_STEPS += [(durable.replace, call) for call in ("open", "write", "fsync", "replace")]
+
+
+@pytest.mark.parametrize(("write", "call"), WRITE_STEPS)
+def test_a_disk_that_fails_leaves_nothing_half_written(tmp_path: Path, write: Callable[[Path, bytes], None], call: str) -> None:
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if write is durable.replace:
+        (tmp_path / "a").write_bytes(b"before")
+    with patch.object(durable.os, call, full), pytest.raises(OSError, match="No space left"):
+        write(tmp_path / "a", b"after")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == ({"a": b"before"} if write is durable.replace else {})
+
+
+def test_short_writes_are_gone_on_with(tmp_path: Path) -> None:
+    write = os.write
+    with patch.object(durable.os, "write", lambda descriptor, data: write(descriptor, bytes(data[:7]))):
+        durable.write_new(tmp_path / "a", bytes(range(256)))
+    assert (tmp_path / "a").read_bytes() == bytes(range(256))
+
+
+def no_sync() -> AbstractContextManager[object]:
+    return planted(durable, "sync_folder", lambda path: None)()
+
+
+@proven_by(no_sync)
+@pytest.mark.parametrize("how", ["write_new", "replace"])
+def test_bytes_are_synced_before_the_name_and_the_folder_after_it(tmp_path: Path, how: str) -> None:
+    happened: list[str] = []
+    fsync, link, rename = os.fsync, os.link, os.replace
+
+    def note(what: str, act: Callable[..., object]) -> Callable[..., object]:
+        def noting(*arguments: object, **named: object) -> object:
+            happened.append(what)
+            return act(*arguments, **named)
+
+        return noting
+
+    with (
+        patch.object(durable.os, "fsync", note("sync", fsync)),
+        patch.object(durable.os, "link", note("name", link)),
+        patch.object(durable.os, "replace", note("name", rename)),
+    ):
+        getattr(durable, how)(tmp_path / "a", b"x")
+    assert happened == ["sync", "name", "sync"]
