@@ -51,7 +51,7 @@ def test_an_obedient_trainer_ends_in_its_own_way_and_is_cancelled(place: Place) 
 def test_a_deaf_trainer_is_killed_after_the_grace(place: Place) -> None:
     running(place, DEAF)
     began = time.monotonic()
-    with patch.object(stopping, "_AFTER_GRACE_S", 2.0):
+    with patch.object(stopping, "_AFTER_GRACE_S", 1.0):
         assert place.launcher().stop(NONCE, 0.5) == Stopped()
     assert time.monotonic() - began >= 0.5
     terminal = place.terminal()
@@ -63,7 +63,7 @@ def test_who_forked_away_is_killed_too_and_the_outcome_stays_that_of_the_main_pr
     running(place, f"cd $COUNTERMARK_ATTEMPT; {FORKS_AND_EXITS}")
     place.wait((place.root / "away").exists)
     assert not (place.folder() / "terminal.json").exists()
-    with patch.object(stopping, "_AFTER_GRACE_S", 2.0):
+    with patch.object(stopping, "_AFTER_GRACE_S", 1.0):
         assert place.launcher().stop(NONCE, 0.3) == Stopped()
     # It had ended by itself before anybody asked.
     assert place.terminal(seconds=5).main == Exited(0)
@@ -76,7 +76,7 @@ def test_a_recorded_stop_needs_no_signal(place: Place) -> None:
     nobody = procfs.this_process()
     request = stopping.StopReceipt(1, NONCE, 100, nobody, 0)
     (place.folder() / "stop.json").write_bytes(encode(request))
-    assert place.terminal(seconds=4).outcome == Cancelled()
+    assert place.terminal(seconds=2).outcome == Cancelled()
 
 
 def test_sigterm_at_the_supervisor_ends_the_trainer_by_its_own_signal(place: Place) -> None:
