@@ -13,11 +13,11 @@ from countermark.recipe.manifest import (
     Difference,
     Manifest,
     ManifestDefect,
-    coordinates,
     differing,
     manifest_from_spellings,
     read_coordinate,
     spellings,
+    values_of,
 )
 from countermark.recipe.resolve import (
     AxisUnresolved,
@@ -67,7 +67,6 @@ __all__ = [
     "UnsupportedSemanticField",
     "WorkKey",
     "contract_of",
-    "coordinates",
     "derive_work_key",
     "differing",
     "key_material",
@@ -77,4 +76,5 @@ __all__ = [
     "read_coordinate",
     "resolve",
     "spellings",
+    "values_of",
 ]

@@ -169,7 +169,7 @@ def read_coordinate(name: str, raw: object) -> Coordinate | Unreadable:
     return Unreadable("; ".join(f"{problem.leaf}: {problem.why}" if problem.leaf else problem.why for problem in value))
 
 
-def coordinates(manifest: Manifest) -> dict[str, Coordinate]:
+def values_of(manifest: Manifest) -> dict[str, Coordinate]:
     """The 23 coordinates by name, in roster order."""
     found: dict[str, Coordinate] = {}
     for name, entry in ENTRIES.items():
@@ -187,7 +187,7 @@ def _form(value: object) -> Coordinate:
 
 def spellings(manifest: Manifest) -> dict[str, str]:
     """The 23 canonical spellings by name, in roster order: the manifest's JSON form."""
-    return {name: value.spell() for name, value in coordinates(manifest).items()}
+    return {name: value.spell() for name, value in values_of(manifest).items()}
 
 
 def manifest_of(values: Mapping[str, Coordinate]) -> Manifest:
@@ -275,7 +275,7 @@ def leaves_of(name: str, value: Coordinate) -> dict[str, str]:
 
 def differing(a: Manifest, b: Manifest) -> tuple[Difference, ...]:
     """Every coordinate in which the two differ: leaf by leaf where both have the same leaves, as a whole otherwise."""
-    left, right = coordinates(a), coordinates(b)
+    left, right = values_of(a), values_of(b)
     found: list[Difference] = []
     for name in ROSTER:
         if left[name] == right[name]:
