@@ -13,7 +13,7 @@ WORKERS ?= 2
 # Extra arguments for pytest: make unit ARGS="-k manifest".
 ARGS ?=
 
-.PHONY: help test check lint types imports unit demo setup clean
+.PHONY: help test check lint types imports unit demo setup docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ imports: $(VENV)/test.stamp ## The order of the rooms
 unit: $(VENV)/test.stamp ## The suite alone
 	@echo "countermark: the suite"
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+
+docs: $(VENV)/test.stamp ## Write the reference pages again from the program's own rosters
+	$(BIN)/python -m countermark.cli.reference
 
 clean: ## Remove what the targets made, the environment included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo

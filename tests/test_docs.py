@@ -3,10 +3,17 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 
+from countermark.cli import reference
+from countermark.cli.roster import ENTRIES
+from countermark.cli.settings import ROSTER as SETTINGS
+from countermark.lines.defects import CODES
+from countermark.recipe import ROSTER
+from countermark.verdict.kinds import Blocker, Verdict, WhyNot
+from tests.faults import planted, proven_by
 from tests.test_tidy import texts
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -94,6 +101,31 @@ def test_the_glossary_names_each_noun_once() -> None:
     nouns = re.findall(r"^\*\*([^*]+)\.\*\*", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(nouns) > 40
     assert sorted(noun for noun in set(nouns) if nouns.count(noun) > 1) == []
+
+
+#: Each reference page, and the roster of which every name has its heading there.
+ROSTERS: Final = {
+    "commands.md": [entry.name for entry in ENTRIES],
+    "coordinates.md": list(ROSTER),
+    "defects.md": list(CODES),
+    "settings.md": [setting.name for setting in SETTINGS],
+    "verdicts.md": [kind.__name__ for kind in (*get_args(Verdict), *get_args(Blocker), *get_args(WhyNot))],
+}
+
+
+@pytest.mark.parametrize("name", ROSTERS)
+def test_every_name_of_a_roster_has_its_heading(name: str) -> None:
+    page = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+    assert without_heading(ROSTERS[name], page) == []
+    assert len(ROSTERS[name]) > 5
+
+
+@proven_by(planted(reference, "_GENERATED", "<!-- by hand -->"))
+def test_the_reference_pages_are_what_the_program_says_now() -> None:
+    written = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/reference").glob("*.md")}
+    stale = sorted(name for name, text in reference.pages().items() if written.get(name) != text)
+    assert stale == [], "write them again: make docs"
+    assert written.keys() == ROSTERS.keys()
 
 
 PAGE: Final = """# One

@@ -1,5 +1,6 @@
 """Looking at checkpoints and weights that lie anywhere, and publishing a checkpoint of an attempt."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,11 @@ from countermark.app.compare import find_run, manifest_of
 from countermark.files.attempt_folder import CLAIM
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint, step_of
 from countermark.files.desired import CHECKPOINTS, read_desired
-from countermark.files.exact import measure_files
+from countermark.files.exact import files_digest, measure_files
 from countermark.files.model_folder import measure_weights
 from countermark.files.publishing import PublishedCheckpoint
 from countermark.files.publishing import publish_checkpoint as publish
+from countermark.files.reading import hash_file
 from countermark.lines.checkpoint import Inspected
 from countermark.lines.surface import AttemptUnnamed
 from countermark.recipe import Manifest, manifest_from_spellings, spellings
@@ -28,6 +30,7 @@ from countermark.run.checkpoint import (
     sound_checkpoint,
 )
 from countermark.values import FilesDigest, NonEmpty, Refused, WeightsRoot
+from countermark.weights.refusals import ExactDefect
 
 
 @final
@@ -118,10 +121,20 @@ def publish_checkpoint(path: str, into: str | None) -> PublishedCheckpoint | Ref
 def weights_root(path: str, progress: Callable[[int, int], None]) -> Rooted | Refused[object]:
     """The weights root of a folder or file, with the digest of its exact files."""
     weights = measure_weights(Path(path), progress=progress)
-    files = measure_files(Path(path))
+    files = _exact(Path(path))
     refusals = [part for part in (weights, files) if isinstance(part, Refused)]
     if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
         return Refused(defects)
     assert not isinstance(weights, Refused)
     assert not isinstance(files, Refused)
-    return Rooted(weights.root, files.digest, len(weights.tensors), weights.bytes)
+    return Rooted(weights.root, files, len(weights.tensors), weights.bytes)
+
+
+def _exact(path: Path) -> FilesDigest | Refused[ExactDefect]:
+    """The digest of the exact files of a folder, or of one file alone."""
+    if path.is_dir():
+        measured = measure_files(path)
+        return measured if isinstance(measured, Refused) else measured.digest
+    real = Path(os.path.realpath(path))
+    hashed = hash_file(real.parent, real.name)
+    return files_digest({path.name: hashed[0]}) if isinstance(hashed, tuple) else Refused(NonEmpty(hashed))

@@ -50,7 +50,8 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A command's answer: ``document`` for programs, ``blocks`` for people, what was refused and warned of, and the exit code.
-    ``run`` is the id that stands for RUN in remedies, where the answer is about one run."""
+    ``run`` is the id that stands for RUN in remedies, where the answer is about one run; ``summary`` says in one line what the blocks told
+    of the defects already."""
 
     document: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     blocks: tuple[Lines | Table, ...] = ()
@@ -58,6 +59,7 @@ class Answer:
     warnings: "tuple[AnyDefect, ...]" = ()
     code: int = DONE
     run: str | None = None
+    summary: str | None = None
 
 
 def refused(defects: "Sequence[AnyDefect]", document: Mapping[str, JsonValue] | None = None, code: int = REFUSED) -> Answer:
@@ -86,13 +88,18 @@ def _complain(answer: Answer) -> None:
     from countermark.lines.defects import sentence
 
     word = {WRONG_USAGE: "wrong usage", ENVIRONMENT_FAILED: "failed"}.get(answer.code, "refused")
-    if len(answer.defects) > 1:
+    if answer.summary is not None:
+        sys.stderr.write(f"{word}: {answer.summary}\n")
+    elif len(answer.defects) > 1:
         sys.stderr.write(f"{word}: {counted(len(answer.defects), 'defect')}\n")
-    for kind, found in (("warning", answer.warnings), (word, answer.defects)):
-        for defect in found:
-            said = sentence(defect)
+    for kind, found in (("warning", answer.warnings), (word, answer.defects if answer.summary is None else ())):
+        sentences = [sentence(defect) for defect in found]
+        for at, (defect, said) in enumerate(zip(found, sentences, strict=True)):
             remedy = said.remedy if answer.run is None else _RUN_PLACE.sub(answer.run, said.remedy)
-            sys.stderr.write(f"{kind}: {type(defect).__name__}: {said.message}\n  → {remedy}\n")
+            code = "" if answer.code in (WRONG_USAGE, ENVIRONMENT_FAILED) and kind == word else f"{type(defect).__name__}: "
+            # A remedy that several defects in a row share is said once, after the last of them.
+            more = at + 1 < len(sentences) and sentences[at + 1].remedy == said.remedy
+            sys.stderr.write(f"{kind}: {code}{said.message}\n" + ("" if more else f"  → {remedy}\n"))
 
 
 def document_text(answer: Answer) -> str:

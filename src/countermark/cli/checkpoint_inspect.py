@@ -22,7 +22,8 @@ def checkpoint_inspect(
     from countermark.cli.context import settings
     from countermark.cli.failures import CallRefused
     from countermark.lines.checkpoint import component_rows, document_of, verdict_lines
-    from countermark.lines.defects import AnyDefect, defect_documents, known
+    from countermark.lines.defects import AnyDefect, defect_documents, known, sentence
+    from countermark.lines.texts import counted
     from countermark.run.checkpoint import CheckpointReadback
     from countermark.values import Refused
 
@@ -36,6 +37,10 @@ def checkpoint_inspect(
         blocks.append(Lines(verdict_lines(inspected)))
         if isinstance(inspected.readback, CheckpointReadback):
             blocks.append(Table(("component", "state", "step", "size", "digest"), component_rows(inspected.readback)))
-        defects.extend(inspected.defects())
+        against = inspected.defects()
+        defects.extend(against)
+        blocks.append(Lines(tuple(f"{type(each).__name__}: {sentence(each).message}" for each in against)))
     document = document_of(found, {at: defect_documents(inspected.defects()) for at, inspected in enumerate(found)})
-    return Answer(document, tuple(blocks), tuple(defects), chosen.warnings, REFUSED if defects else 0)
+    bad = sum(bool(inspected.defects()) for inspected in found)
+    summary = f"{bad} of {counted(len(found), 'checkpoint')} cannot be resumed from; --json says what to do about each defect"
+    return Answer(document, tuple(blocks), tuple(defects), chosen.warnings, REFUSED if defects else 0, summary=summary if defects else None)

@@ -50,5 +50,5 @@ def _near(path: str) -> str:
         names = [entry.name for entry in os.scandir(folder or ".")]
     except OSError:
         return f"; the folder {shown(folder)} is not there either"
-    meant = difflib.get_close_matches(name, names, n=2)
+    meant = difflib.get_close_matches(name, names, n=1)
     return "; did you mean " + " or ".join(shown(os.path.join(folder, each)) for each in meant) + "?" if meant else ""

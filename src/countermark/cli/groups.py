@@ -55,6 +55,9 @@ class LazyGroup(TyperGroup):
 class CommandAfterDashes(TyperCommand):
     """A command that ends in ``-- COMMAND…``: what follows the first ``--`` is never read as an option of ours."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx)[:-1], "--", "COMMAND..."]
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         before = args[: args.index("--")] if "--" in args else args
         after = args[len(before) + 1 :]
@@ -75,7 +78,7 @@ def suggestion(prefix: tuple[str, ...], word: str) -> str:
     """A sentence with the commands that may have been meant, or nothing."""
     names = {" ".join(entry.words[: len(prefix) + 1]): None for entry in ENTRIES if entry.words[: len(prefix)] == prefix}
     typed = " ".join((*prefix, word))
-    meant = difflib.get_close_matches(typed, names, n=2)
+    meant = difflib.get_close_matches(typed, names, n=1)
     meant += [entry.name for entry in ENTRIES if entry.name not in meant and len(entry.words) > 1 and word in entry.words[1:]]
     return " Did you mean " + " or ".join(f"'{name}'" for name in meant) + "?" if meant else ""
 

@@ -108,20 +108,24 @@ def _failure(error: Exception) -> Any:
         return refused(error.defects, code=error.code)
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
-        usage = context.get_usage().removeprefix("Usage: ") if context is not None else "countermark --help"
+        usage = (
+            "countermark --help"
+            if context is None
+            else f"{' '.join(context.get_usage().removeprefix('Usage: ').split())} (--help says more)"
+        )
         return refused((WrongUsage(error.format_message(), usage),), code=WRONG_USAGE)
     said = tuple(getattr(error, name, None) for name in ("what", "where", "remedy"))
     if all(isinstance(part, str) for part in said):
         # The operations' EnvironmentFailed and the store's own error both say what failed, where, and what mends it.
-        fault = EnvironmentFault(*map(str, said))
+        fault = EnvironmentFault(type(getattr(error, "failure", error)).__name__, *map(str, said))
     elif isinstance(error, OSError):
         name = error.filename
         where = os.fsdecode(name) if isinstance(name, str | bytes) else "this machine"
         mend = "mend that place (space, permissions, mount) and call again; nothing that was recorded is lost"
-        fault = EnvironmentFault(error.strerror or type(error).__name__, where, mend)
+        fault = EnvironmentFault(type(error).__name__, error.strerror or str(error), where, mend)
     else:
         what = f"a fault in countermark itself: {type(error).__name__}: {error}"
-        fault = EnvironmentFault(what, "countermark", "call again with --debug and report what it shows")
+        fault = EnvironmentFault(type(error).__name__, what, "countermark", "call again with --debug and report what it shows")
     return refused((fault,), code=ENVIRONMENT_FAILED)
 
 

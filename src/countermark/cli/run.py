@@ -21,7 +21,7 @@ def run(
     recipe: RecipeArgument,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND...", help="The command and its arguments; {manifest} {output} {resume} stand for its paths."),
+        typer.Argument(metavar="COMMAND", help="The command and its arguments; {manifest} {output} {resume} stand for its paths."),
     ] = None,
     launcher: Annotated[str | None, typer.Option("--launcher", metavar="local", help="What starts COMMAND.")] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Start it and return, without watching until a verdict.")] = False,

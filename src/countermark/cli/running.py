@@ -47,6 +47,7 @@ def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect
     record, conclusion = looked.record, looked.conclusion
     run = record.run_id
     defects = against(conclusion, must_converge)
+    refused = isinstance(conclusion.verdict, Blocked) or (must_converge and not isinstance(conclusion.verdict, Converged))
     document: Document = {
         "run": run,
         "name": record.context.name,
@@ -61,7 +62,9 @@ def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect
         freshness_line(looked.sweep.reads),
         _NEXT.format(run=short(run)),
     )
-    return Answer(document, (Lines(lines),), defects, warnings, REFUSED if defects else DONE, short(run))
+    name = type(conclusion.verdict).__name__
+    said_why = f"run {short(run)} is {name}: {'it needs a person' if isinstance(conclusion.verdict, Blocked) else 'it has not converged'}"
+    return Answer(document, (Lines(lines),), defects, warnings, REFUSED if refused else DONE, short(run), said_why if refused else None)
 
 
 def against(conclusion: Conclusion, must_converge: bool) -> tuple[AnyDefect, ...]:

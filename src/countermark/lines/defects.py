@@ -26,7 +26,7 @@ from countermark.lines.surface import SurfaceDefect
 from countermark.lines.texts import Document, JsonValue, camel, number, plain
 from countermark.run.attempts import AttemptKey, Nonce
 from countermark.run.checkpoint import CheckpointDefect
-from countermark.verdict.kinds import Blocker, OrphanOutput
+from countermark.verdict.kinds import Blocker, OrphanOutput, WhyNot
 
 AnyDefect = (
     RecipeDefect | RunDefect | CheckpointDefect | EvidenceDefect | VerdictDefect
@@ -37,6 +37,21 @@ _SENTENCE_LENGTH_MAX: Final = 4000
 
 #: Every defect's class, by its code, in the order of the union.
 CODES: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(AnyDefect)}
+
+
+#: The families of defects, as the reference page orders them.
+FAMILIES: Final[Mapping[str, tuple[type, ...]]] = {
+    "Recipes and manifests": get_args(RecipeDefect),
+    "Files, folders and weights": (*get_args(ReadingDefect), *get_args(FolderDefect), *get_args(SourceDefect), *get_args(WeightsDefect)),
+    "Demands, claims and dispatches": get_args(RunDefect),
+    "The ledger": get_args(RecordDefect),
+    "Evidence": get_args(EvidenceDefect),
+    "Checkpoints": get_args(CheckpointDefect),
+    "Blockers": get_args(Blocker),
+    "Why a run has not converged yet": get_args(WhyNot),
+    "Notes": (OrphanOutput,),
+    "Operations and surfaces": get_args(SurfaceDefect),
+}
 
 
 def sentence(defect: AnyDefect) -> Sentence:

@@ -2,6 +2,7 @@
 
 from countermark.lines.sentence import Sentence, quoted
 from countermark.lines.texts import counted, listed, plain, sized
+from countermark.run.publication import FolderTaken
 from countermark.weights.refusals import (
     DatasetEmpty,
     DatasetRowUnreadable,
@@ -33,7 +34,7 @@ ReadingDefect = (
 )  # fmt: skip
 FolderDefect = WeightsAbsent | WeightsAmbiguous | WeightsEmpty | WeightsOfOtherKind | ShardMissing | ShardDisagrees | TensorsInTwoShards
 
-SourceDefect = PickleUnreadable | TokenizerAbsent | DatasetRowUnreadable | MoreRowsUnreadable | DatasetEmpty
+SourceDefect = FolderTaken | PickleUnreadable | TokenizerAbsent | DatasetRowUnreadable | MoreRowsUnreadable | DatasetEmpty
 
 _AGAIN = "fetch or write the folder again as a whole"
 
@@ -43,7 +44,9 @@ def file_sentence(defect: ReadingDefect) -> Sentence:
         case FileAbsent(file):
             return Sentence(f"there is no file {quoted(file)}", "put it there, or name another place")
         case FileNotRegular(file, kind):
-            return Sentence(f"{quoted(file)} is {plain(kind)}, and only regular files are read", "name a regular file")
+            return Sentence(
+                f"{quoted(file)} is {plain(kind)} and cannot be read as what is asked for", "name what is asked for in its place"
+            )
         case LinkLeavesFolder(file):
             return Sentence(f"{quoted(file)} is a link that leads out of its folder", "put a copy of its target in its place")
         case FileUnreadable(file, why):
@@ -95,6 +98,10 @@ def folder_sentence(defect: FolderDefect) -> Sentence:
 
 def source_sentence(defect: SourceDefect) -> Sentence:
     match defect:
+        case FolderTaken(path):
+            return Sentence(
+                f"there is a folder already at {quoted(path)}, and nothing is ever replaced", "publish into another folder: --into DIR"
+            )
         case PickleUnreadable(file, whys):
             return Sentence(
                 f"{quoted(file)} cannot be read without executing it: {listed(map(plain, whys))}", "save it again with torch.save"

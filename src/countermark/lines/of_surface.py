@@ -26,7 +26,7 @@ from countermark.lines.texts import counted, listed, plain
 def surface_sentence(defect: SurfaceDefect) -> Sentence:
     match defect:
         case WrongUsage(why, usage):
-            return Sentence(plain(why), f"as it is called: {plain(usage)}")
+            return Sentence(plain(why), plain(usage))
         case SettingUnknown(setting, source, nearest):
             meant = (
                 f"write {listed(nearest, '').replace(' and ', ' or ')}" if nearest else "remove it; countermark doctor lists the settings"
@@ -37,7 +37,7 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 f"{plain(setting)} from {plain(source)} cannot be used ({quoted(found)}), because {plain(why)}",
                 "correct it there; countermark doctor shows every setting and where it came from",
             )
-        case EnvironmentFault(what, where, mend):
+        case EnvironmentFault(_, what, where, mend):
             return Sentence(f"{plain(what)} ({plain(where)})", plain(mend))
         case RetriesUsedUp(allowed, used):
             return Sentence(

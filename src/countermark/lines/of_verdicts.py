@@ -92,7 +92,7 @@ def why_not_sentence(defect: WhyNot) -> Sentence:
             return Sentence(f"no output of {name(attempt)} was read back", _AGAIN)
         case CoordinatesUnread(attempt, coordinates):
             return Sentence(
-                f"of what {name(attempt)} ran, nobody could read {listed(map(plain, coordinates))}",
+                f"of what {name(attempt)} ran, {counted(len(coordinates), 'coordinate')} stayed unread: {_by_reason(coordinates)}",
                 "use countermark.train in COMMAND: its callback writes what really ran",
             )
         case AxisNotAttempted(stage, source, why):
@@ -124,6 +124,15 @@ def note_sentence(defect: OrphanOutput) -> Sentence:
                 f"{name(attempt)} left an output without success: {quoted(path)} ({digest.spell()}); it is never taken for the result",
                 "keep or remove it as you like",
             )
+
+
+def _by_reason(coordinates: tuple[str, ...]) -> str:
+    """``coordinate: reason`` texts, with each reason said once."""
+    reasons: dict[str, list[str]] = {}
+    for each in coordinates:
+        coordinate, _, reason = each.partition(": ")
+        reasons.setdefault(reason, []).append(plain(coordinate))
+    return "; ".join(f"{listed(names)} ({plain(reason)})" if reason else listed(names) for reason, names in reasons.items())
 
 
 def _order(answer: OutOfOrder | Unobserved) -> str:

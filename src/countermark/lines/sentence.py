@@ -1,10 +1,11 @@
 """What a defect is told with."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from countermark.lines.texts import plain
-from countermark.values import shown
+
+_QUOTED_LENGTH_MAX: Final = 200
 
 
 @final
@@ -17,8 +18,8 @@ class Sentence:
 
 
 def quoted(text: str) -> str:
-    """Outside text within a sentence: quoted, escaped and bounded."""
-    return shown(text, 120)
+    """Outside text within a sentence: quoted, bounded, and with everything escaped that a terminal would obey. Letters stay as they are."""
+    return repr(text if len(text) <= _QUOTED_LENGTH_MAX else text[:_QUOTED_LENGTH_MAX] + "…")
 
 
 def short(nonce_or_digest: str) -> str:

@@ -42,8 +42,9 @@ class SettingUnreadable:
 @final
 @dataclass(frozen=True, slots=True)
 class EnvironmentFault:
-    """Something outside failed (store, disk, machine): ``what`` failed, ``where``, and what mends it."""
+    """Something outside failed (store, disk, machine): ``what`` failed, ``where``, and what mends it; ``fault`` is its stable name."""
 
+    fault: str
     what: str
     where: str
     mend: str
