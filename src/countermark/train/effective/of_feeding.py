@@ -1,0 +1,52 @@
+"""How rows reach the trainer: their order, the rows of a micro batch, the micro batches of a step.
+
+Read off the loader's own sampler and batch sampler; the accumulation is what the trainer goes by, and what its steps were seen to take.
+"""
+
+from typing import Any, Final
+
+from countermark.evidence.members import Unread
+from countermark.train.effective.seen import Live, Readings, Said, said, type_name
+from countermark.train.handed_out import Sequences
+
+NAMES: Final = ("data_order", "micro_batch", "gradient_accumulation")
+_SEEDABLE: Final = "accelerate.data_loader.SeedableRandomSampler"
+
+
+def read_feeding(live: Live) -> Readings:
+    """The coordinates of ``NAMES``."""
+    workers = live.args.world_size * max(1, live.args.n_gpu)
+    if workers > 1:
+        return dict.fromkeys(NAMES, Unread(f"{workers} workers train together, and this roster is of one"))
+    batches = live.loader.batch_sampler
+    return {"data_order": _order(live, batches), "micro_batch": _micro_batch(batches), "gradient_accumulation": _accumulation(live)}
+
+
+def _order(live: Live, batches: Any) -> Said:
+    sampler: Any = getattr(batches, "sampler", None)
+    dataset = live.loader.dataset
+    laid_out = dataset.order if isinstance(dataset, Sequences) else None
+    name = type_name(sampler)
+    if name == "torch.utils.data.sampler.SequentialSampler":
+        return said("data_order", laid_out or "sequential")
+    if laid_out is not None:
+        return Unread(f"the sequences were laid out as {laid_out}, and {name} draws from them again")
+    if name == _SEEDABLE and not sampler.replacement and sampler.num_samples == len(dataset):
+        return said("data_order", {"order": "shuffle", "algorithm": "torch_randperm_epoch", "seed": sampler.initial_seed})
+    return Unread(f"rows are drawn by {name}, whose order no seed alone gives")
+
+
+def _micro_batch(batches: Any) -> Said:
+    if batches.drop_last:
+        return Unread("the last rows of every epoch are left out, which no coordinate holds")
+    return said("micro_batch", batches.batch_size)
+
+
+def _accumulation(live: Live) -> Said:
+    """The arguments in use; after the training, what its steps took. The last step of an epoch may take fewer, never more."""
+    asked = live.args.gradient_accumulation_steps
+    taken = live.micro_batches
+    per_epoch = len(live.loader)
+    if taken is None or taken == min(asked, per_epoch):
+        return said("gradient_accumulation", asked)
+    return said("gradient_accumulation", taken)

@@ -1,0 +1,125 @@
+"""``Training``: an attempt's work, for a script of a few lines.
+
+Rules kept here:
+
+1. Everything that a script is handed is built from the manifest, and each thing is as the recipe pins it when it is handed over.
+2. The adapter is drawn right after the generator was seeded with the manifest's seed: nothing between the two draws.
+3. Threads are set before anything computes, because their number can change bits.
+4. A resumed training goes on from the published checkpoint, which is only read.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, final
+
+from countermark.recipe.canonical import DatasetHasher
+from countermark.recipe.coordinates import SeededShuffle
+from countermark.train import build
+from countermark.train.assignment import Assignment, read_assignment
+from countermark.train.callback import Recorder, callback_of
+from countermark.train.failures import CannotTrain
+from countermark.train.handed_out import Collator, Sequences
+from countermark.train.libraries import library
+from countermark.train.objects import padding_of, tokenize_with
+from countermark.train.publishing import check_resumable, publish_adapter
+from countermark.train.sequences import Preparation, Row, prepare
+from countermark.train.sources import base_as_pinned, rows_as_pinned, tokenizer_as_pinned
+
+
+@final
+class Training:
+    """One attempt's work. Made by ``Training.from_environment()`` in a process that ``countermark run`` started."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self._recorder = Recorder(assignment)
+        self._callback: Any = None
+        library("torch").set_num_threads(assignment.settings.threads)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """The work that the environment names. Raises ``CannotTrain`` with every reason why it names none."""
+        return cls(read_assignment(environment))
+
+    # --------------------------------------------------------------------------------------------- what a script is handed
+
+    def training_arguments(self) -> Any:
+        """``transformers.TrainingArguments`` of the manifest. Raises ``CannotTrain`` with every reason why there are none."""
+        return library("transformers").TrainingArguments(**build.training_arguments(self.assignment, cpu=self._on_cpu()))
+
+    def sft_config(self) -> Any:
+        """``trl.SFTConfig`` of the manifest. Raises ``CannotTrain`` with every reason why there is none."""
+        return library("trl").SFTConfig(**build.sft_config(self.assignment, cpu=self._on_cpu()))
+
+    def lora_config(self) -> Any:
+        """``peft.LoraConfig`` of the manifest. Raises ``CannotTrain`` with every reason why there is none."""
+        return library("peft").LoraConfig(**build.lora_config(self.assignment.manifest))
+
+    def tokenizer(self) -> Any:
+        """The tokenizer that the recipe pins. Raises ``CannotTrain``."""
+        return tokenizer_as_pinned(self.assignment)
+
+    def model(self) -> Any:
+        """The base model that the recipe pins, in the manifest's storage. Raises ``CannotTrain``."""
+        return base_as_pinned(self.assignment)
+
+    def adapted_model(self, model: Any = None) -> Any:
+        """The base model (this one, or the one that the recipe pins) with a fresh adapter of the manifest. Raises ``CannotTrain``."""
+        model = self.model() if model is None else model
+        config, numbers = self.lora_config(), build.numbers_of(self.assignment.manifest)
+        library("transformers").set_seed(self.assignment.manifest.seed.number)
+        return library("peft").get_peft_model(model, config, autocast_adapter_dtype=numbers.adapter_in_float32)
+
+    def rows(self) -> tuple[Row, ...]:
+        """The rows that the recipe pins, in their order. Raises ``CannotTrain`` where the file has others now."""
+        self._recorder.rows_handed_out = True
+        return rows_as_pinned(self.assignment).rows
+
+    def dataset(self, tokenizer: Any, rows: Iterable[Row] | None = None) -> Sequences:
+        """The rows (these, or the ones that the recipe pins) as sequences of the manifest's length, packing and loss mask.
+
+        Raises ``CannotTrain`` for what this integration does not build, and for rows that are none.
+        """
+        manifest = self.assignment.manifest
+        how = Preparation(manifest.sequence_length.number, manifest.packing.word, manifest.loss_mask.word)
+        listed = self.rows() if rows is None else tuple(rows)
+        hasher = DatasetHasher()
+        for number, row in enumerate(listed, 1):
+            try:
+                hasher.row(row)
+            except ValueError as error:
+                raise CannotTrain(f"Row {number} has no canonical form: {error}.") from error
+        tokens = tuple(prepare(listed, tokenize_with(tokenizer), how))
+        order = manifest.data_order
+        if isinstance(order, SeededShuffle) and order.algorithm.word == "numpy_permutation":
+            places: list[int] = library("numpy").random.default_rng(order.seed.number).permutation(len(tokens)).tolist()
+            return Sequences(hasher.digest(), how, order.spell(), tokenizer, tuple(tokens[place] for place in places))
+        return Sequences(hasher.digest(), how, None, tokenizer, tokens)
+
+    def collator(self, tokenizer: Any) -> Collator:
+        """What makes a batch of sequences. Raises ``CannotTrain`` for a tokenizer that has nothing to pad with."""
+        return Collator(padding_of(tokenizer))
+
+    def callback(self) -> Any:
+        """The callback that says what is trained and publishes its checkpoints; ``run`` adds it to a trainer that lacks it."""
+        if self._callback is None:
+            self._callback = callback_of(self._recorder)
+        return self._callback
+
+    # ------------------------------------------------------------------------------------------------------------ the run
+
+    def run(self, trainer: Any) -> None:
+        """Train from the base or from the admitted checkpoint, and publish the adapter at the output place.
+
+        Raises ``CannotTrain`` where a checkpoint or the output cannot be published, and what the trainer raises.
+        """
+        self._recorder.trainer = trainer
+        if self.callback() not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self.callback())
+        resume = self.assignment.resume
+        if resume is not None:
+            check_resumable(resume)
+        trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+        publish_adapter(self.assignment, trainer.model)
+
+    def _on_cpu(self) -> bool:
+        return not library("torch").cuda.is_available()
