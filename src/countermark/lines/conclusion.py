@@ -110,7 +110,7 @@ def _said(verdict: Verdict) -> str:
         case LaunchPending(attempts):
             return f"{_names(attempts)} dispatched, or perhaps dispatched, and nothing to be seen yet"
         case Lost(attempts):
-            return f"{_names(attempts)} lost: no process is to be found and no terminal was recorded"
+            return f"{_names(attempts)} lost: neither a process nor a terminal is to be found, or a person gave it up"
         case SeveralCandidates(candidates, equal):
             same = "with equal weights" if equal else "with different weights"
             return f"{counted(len(candidates), 'attempt')} completed {same}: {listed(map(_candidate, candidates))}"

@@ -148,7 +148,8 @@ def _uncompleted_successes(fold: Fold) -> tuple[Standing, ...]:
 def _lost_order(fold: Fold, standing: Standing) -> tuple[OrderMissing, ...]:
     """The read order without which a started attempt that shows nothing, after its grace, is not concluded to be lost."""
     answer = fold.evidence.order("processes", "terminals_again")
-    if isinstance(answer, Ordered) or not _grace_passed(fold, standing):
+    blind = not all(fold.complete(stage, standing.attempt) for stage in _LAUNCH)
+    if isinstance(answer, Ordered) or blind or not _grace_passed(fold, standing):
         return ()
     return (OrderMissing(standing.attempt, "Lost", "processes", "terminals_again", answer),)
 
