@@ -12,6 +12,7 @@ Rules kept here:
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, replace
+from decimal import Decimal
 from typing import Final, Literal, TypeAlias, final
 
 from countermark.recipe.manifest import ENTRIES, ROSTER, Manifest, manifest_of
@@ -268,9 +269,12 @@ def _author(axis: str, said: list[Observation], slots: _Slots) -> None:
             slots.defects.append(parts)
             continue
         for leaf, inner in parts.items():
-            if leaf in fresh and not _same(kind, leaf, fresh[leaf], inner):
-                slots.defects.append(_contradiction(axis, fresh[leaf], inner))
-            fresh.setdefault(leaf, inner)
+            before = fresh.setdefault(leaf, inner)
+            if inner.deferred:
+                # A field that defers an axis leaves it open, whatever another field of the same source says.
+                fresh[leaf] = inner
+            elif before is not inner and not before.deferred and not _same(kind, leaf, before, inner):
+                slots.defects.append(_contradiction(axis, before, inner))
     for leaf, observation in fresh.items():
         slots.put(leaf, observation)
 
@@ -374,6 +378,8 @@ def _text(raw: object) -> str:
     """What stood there, as it may be shown."""
     if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > 512:
         return f"a whole number of {raw.bit_length()} bits"
+    if isinstance(raw, Decimal):
+        return str(raw)[:80]
     if isinstance(raw, str):
         return raw if raw.isprintable() and 0 < len(raw) <= 80 else shown(raw)
     return "null" if raw is None else shown(raw)

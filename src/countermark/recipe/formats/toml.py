@@ -148,7 +148,7 @@ def _parsed(text: str, source: str) -> dict[str, object] | RecipeMalformed | Rec
             return RecipeOtherFormat(source, other)
         place = _PLACE.search(str(error))
         why = _PLACE.sub("", str(error)).replace("(at end of document)", "at the end of the text").strip()
-        line, column = (int(place[1]), int(place[2])) if place else (text.count("\n") + 1, 0)
+        line, column = (int(place[1]), int(place[2])) if place else (max(len(text.splitlines()), 1), 0)
         return RecipeMalformed(source, line, column, why)
     except (ValueError, RecursionError):
         # Numbers of over 4300 digits, which Python does not read; nesting is bounded before the parser recurses.
