@@ -11,6 +11,7 @@ import pytest
 
 from countermark.files import checkpoints, reading, trainer_layout
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
+from countermark.lines.defects import sentence
 from countermark.run import checkpoint as admission
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
@@ -32,6 +33,7 @@ from countermark.run.checkpoint import (
     admit_weights_only,
 )
 from countermark.values import Refused
+from countermark.weights.refusals import FileNotRegular, LinkLeavesFolder
 from tests.faults import planted, proven_by
 from tests.files import tensors
 from tests.files.folders import adapter_bytes, adapter_config, checkpoint, generators, optimizer, scheduler, trainer_state
@@ -223,12 +225,12 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path, file: str, kind: str) -
     else:
         (folder / file).symlink_to(target)
     component = trainer_layout.FILES[file]
-    whys = {
-        "pipe": f"'{file}' is a pipe, and only regular files are read",
-        "folder": f"'{file}' is a folder, and only regular files are read",
-        "link out": f"'{file}' is a link that leads out of its folder",
+    found = {
+        "pipe": FileNotRegular(file, "a pipe"),
+        "folder": FileNotRegular(file, "a folder"),
+        "link out": LinkLeavesFolder(file),
     }
-    assert unread(folder) == {(component, whys[kind])}
+    assert unread(folder) == {(component, sentence(found[kind]).message)}
 
 
 @proven_by(planted(reading.OpenFile, "changed", lambda self: False))

@@ -9,7 +9,7 @@ import pytest
 from countermark.files.tokenizer_folder import MeasuredTokenizer, measure_tokenizer
 from countermark.recipe.canonical import tokenization_digest
 from countermark.values import NonEmpty, Refused
-from countermark.weights.refusals import DocumentUnreadable, LinkLeavesFolder, TokenizerAbsent
+from countermark.weights.refusals import DocumentUnreadable, FileAbsent, LinkLeavesFolder, TokenizerAbsent
 from tests.files.tensors import write
 
 TOKENIZER = {
@@ -100,4 +100,4 @@ def test_everything_that_is_wrong_is_named(tmp_path: Path) -> None:
 
 def test_no_tokenizer(tmp_path: Path) -> None:
     assert measure_tokenizer(tmp_path) == Refused(NonEmpty(TokenizerAbsent()))
-    assert measure_tokenizer(tmp_path / "none") == Refused(NonEmpty(TokenizerAbsent()))
+    assert measure_tokenizer(tmp_path / "none") == Refused(NonEmpty(FileAbsent(str(tmp_path / "none"))))

@@ -10,14 +10,13 @@ Rules kept here:
 4. The folder is listed before and after its files are read; a difference means that somebody writes there.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
 from countermark.files.published import MANIFEST, MANIFEST_BYTES_MAX, PublishedManifest, decode_manifest
-from countermark.files.reading import Entry, hash_file, list_folder, read_small
+from countermark.files.reading import Entry, find_folder, hash_file, is_link, list_folder, read_small
 from countermark.files.trainer_layout import FILES, LAYOUT, LayoutReading, read_layout
 from countermark.lines.defects import sentence
 from countermark.run.checkpoint import (
@@ -34,7 +33,7 @@ from countermark.run.checkpoint import (
     component_digest,
 )
 from countermark.values import Unreadable, shown
-from countermark.weights.refusals import FileDefect
+from countermark.weights.refusals import FileAbsent, FileDefect, FileNotRegular
 
 #: The layout of a folder in which none of the known files is.
 UNKNOWN_LAYOUT: Final = "unknown"
@@ -70,8 +69,10 @@ def list_checkpoints(folder: Path) -> CheckpointListing | FileDefect:
 
 def read_checkpoint(path: Path) -> CheckpointReadback | CheckpointNotThere:
     """What is in a checkpoint's folder."""
-    if path.is_symlink() or not path.is_dir():
-        return CheckpointNotThere(str(path), "nothing is there" if not os.path.lexists(path) else "a link, or no folder, is there")
+    if is_link(path) or isinstance(found := find_folder(path), FileNotRegular):
+        return CheckpointNotThere(str(path), "a link, or no folder, is there")
+    if isinstance(found, FileDefect):
+        return CheckpointNotThere(str(path), "nothing is there" if isinstance(found, FileAbsent) else sentence(found).message)
     before = list_folder(path)
     if not isinstance(before, tuple):
         return CheckpointNotThere(str(path), sentence(before).message)

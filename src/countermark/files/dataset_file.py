@@ -10,7 +10,6 @@ Rules kept here:
 4. A limit takes the first rows, as trainers do; what stands behind them is not read and not judged.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Final, final
 
 from countermark.files.documents import parse_object
 from countermark.files.model_folder import TotalProgress
-from countermark.files.reading import OpenFile, ShortRead, open_file
+from countermark.files.reading import OpenFile, ShortRead, find, open_file
 from countermark.recipe.canonical import DatasetHasher
 from countermark.values import NonEmpty, Refused, Sha256, Unreadable
 from countermark.weights.refusals import DatasetDefect, DatasetEmpty, DatasetRowUnreadable, FileChanged, MoreRowsUnreadable
@@ -102,7 +101,9 @@ def load_dataset(path: Path, *, limit: int | None = None, progress: TotalProgres
 
 
 def _load(path: Path, reading: _Reading, progress: TotalProgress | None) -> LoadedDataset | Refused[DatasetDefect]:
-    real = Path(os.path.realpath(path))
+    real = find(path)
+    if not isinstance(real, Path):
+        return Refused(NonEmpty(real))
     opened = open_file(real.parent, real.name)
     if not isinstance(opened, OpenFile):
         return Refused(NonEmpty(opened))

@@ -78,3 +78,11 @@ def read_object(
         return content
     value = parse_object(content)
     return DocumentUnreadable(name, value.why) if isinstance(value, Unreadable) else value
+
+
+def told(raw: object) -> str:
+    """Any value of a document or a pickle, as it may be shown to a person: also one that is too deep or too long to be written out."""
+    try:
+        return shown(raw)
+    except (RecursionError, ValueError):
+        return f"(a {type(raw).__name__} that is too large to show)"

@@ -8,12 +8,11 @@ with newlines are refused, all at once; folders count by their files only.
 """
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.reading import hash_file, list_folder
+from countermark.files.reading import find_folder, hash_file, is_folder, list_folder
 from countermark.values import FilesDigest, NonEmpty, Refused, Sha256
 from countermark.weights.refusals import ExactDefect, FileNameUnlistable, FileNotRegular, FolderEmpty, FolderTooDeep
 
@@ -38,7 +37,9 @@ def files_digest(files: dict[str, Sha256]) -> FilesDigest:
 
 def measure_files(folder: Path) -> MeasuredFiles | Refused[ExactDefect]:
     """The exact files of a folder and of the folders in it, or everything that keeps them from having a digest."""
-    root = Path(os.path.realpath(folder))
+    root = find_folder(folder)
+    if not isinstance(root, Path):
+        return Refused(NonEmpty(root))
     found: dict[str, tuple[Sha256, int]] = {}
     defects: list[ExactDefect] = []
     open_folders = [""]
@@ -56,7 +57,7 @@ def measure_files(folder: Path) -> MeasuredFiles | Refused[ExactDefect]:
                 defects.append(FolderTooDeep(path))
             elif entry.kind == "a folder":
                 open_folders.append(path + "/")
-            elif entry.kind == "a link" and (root / path).is_dir():
+            elif entry.kind == "a link" and is_folder(root / path):
                 defects.append(FileNotRegular(path, "a link to a folder"))
             else:
                 hashed = hash_file(root, path)

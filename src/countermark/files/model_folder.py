@@ -10,15 +10,14 @@ Rules kept here:
 5. Pickled weights have no root here; they are said to be there.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
-from countermark.files.documents import as_object, read_object
-from countermark.files.reading import OpenFile, Stamp, is_plain_name, list_folder, open_file
+from countermark.files.documents import as_object, read_object, told
+from countermark.files.reading import OpenFile, Stamp, find, find_folder, is_folder, is_plain_name, list_folder, open_file
 from countermark.files.safetensors import hash_tensors, read_table
 from countermark.recipe.canonical import base_artifact_of
 from countermark.values import NonEmpty, Refused, Sha256, WeightsRoot, shown
@@ -98,16 +97,20 @@ class Headers:
 
 def hub_blobs(folder: Path) -> tuple[Path, ...]:
     """Where the links of a hub's cache snapshot may lead: the blobs of the same repository. Empty for any other folder."""
-    real = Path(os.path.realpath(folder))
+    real = find(folder)
+    if not isinstance(real, Path) or real.parent.name != "snapshots":
+        return ()
     blobs = real.parent.parent / "blobs"
-    return (blobs,) if real.parent.name == "snapshots" and blobs.is_dir() else ()
+    return (blobs,) if is_folder(blobs) else ()
 
 
 def measure_weights(path: Path, *, progress: TotalProgress | None = None) -> MeasuredWeights | Refused[WeightsDefect]:
     """The weights of a folder, or of one safetensors file, with their root; or every defect of all its files."""
-    real = Path(os.path.realpath(path))
+    real = find(path)
+    if not isinstance(real, Path):
+        return Refused(NonEmpty(real))
     links_to = hub_blobs(real)
-    if real.is_dir():
+    if is_folder(real):
         listed = list_folder(real)
         if not isinstance(listed, tuple):
             return Refused(NonEmpty(listed))
@@ -127,7 +130,9 @@ def measure_weights(path: Path, *, progress: TotalProgress | None = None) -> Mea
 
 def measure_base(folder: Path, *, progress: TotalProgress | None = None) -> MeasuredBase | Refused[WeightsDefect]:
     """The base artifact of a model folder: its weights and its ``config.json`` together."""
-    real = Path(os.path.realpath(folder))
+    real = find_folder(folder)
+    if not isinstance(real, Path):
+        return Refused(NonEmpty(real))
     config = read_object(real, "config.json", links_to=hub_blobs(real))
     defects: list[WeightsDefect] = [] if isinstance(config, Mapping) else [config]
     weights = measure_weights(real, progress=progress)
@@ -203,7 +208,7 @@ def _weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping
     found: dict[str, str] = {}
     for tensor, shard in listed.items():
         if not isinstance(shard, str) or not is_plain_name(shard):
-            return DocumentUnreadable(index, f"it puts {shown(tensor)} in {shown(shard)}, which is no file name")
+            return DocumentUnreadable(index, f"it puts {shown(tensor)} in {told(shard)}, which is no file name")
         found[tensor] = shard
     return found
 

@@ -13,15 +13,17 @@ Rules kept here:
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from countermark.files.adapter import AdapterConfig, read_adapter
 from countermark.files.exact import measure_files
 from countermark.files.model_folder import MeasuredWeights, TotalProgress, measure_weights
+from countermark.files.reading import is_folder, is_link, list_folder
 from countermark.recipe.canonical import canonical_json, length_prefixed
 from countermark.values import FilesDigest, NonEmpty, Refused, Sha256, WeightsRoot
 from countermark.weights.refusals import ExactDefect, FileNotRegular, WeightsAbsent, WeightsDefect
 
+ADAPTER: Final = "adapter_model.safetensors"
 OutputKind: TypeAlias = Literal["adapter", "model", "files"]
 OutputDefect = WeightsDefect | ExactDefect
 
@@ -39,7 +41,7 @@ class OutputReading:
 
 def measure_output(path: Path, *, progress: TotalProgress | None = None) -> OutputReading | Refused[OutputDefect]:
     """The output in a folder, or everything that makes it unreadable."""
-    if path.is_symlink():
+    if is_link(path):
         return Refused(NonEmpty(FileNotRegular(path.name, "a link")))
     weights = measure_weights(path, progress=progress)
     if isinstance(weights, MeasuredWeights):
@@ -61,7 +63,7 @@ def output_digest(kind: OutputKind, root: WeightsRoot | FilesDigest, config: Ada
 def _of_weights(path: Path, weights: MeasuredWeights) -> OutputReading | Refused[OutputDefect]:
     if weights.kind != "adapter":
         return OutputReading(output_digest("model", weights.root, None), weights.root, weights.bytes, "model")
-    config = read_adapter(path if path.is_dir() else path.parent)
+    config = read_adapter(path if is_folder(path) else path.parent)
     if not isinstance(config, AdapterConfig):
         return Refused(NonEmpty(config))
     return OutputReading(output_digest("adapter", weights.root, config), weights.root, weights.bytes, "adapter")
@@ -69,7 +71,8 @@ def _of_weights(path: Path, weights: MeasuredWeights) -> OutputReading | Refused
 
 def _with_config_defects(path: Path, weights: Refused[WeightsDefect]) -> Refused[OutputDefect]:
     """The defects of broken weights, and those of the configuration beside them if they are an adapter's."""
-    if not (path / "adapter_model.safetensors").exists():
+    names = list_folder(path)
+    if not isinstance(names, tuple) or ADAPTER not in {entry.name for entry in names}:
         return Refused(weights.defects)
     config = read_adapter(path)
     more: tuple[OutputDefect, ...] = () if isinstance(config, AdapterConfig) else (config,)

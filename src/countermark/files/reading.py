@@ -141,6 +141,45 @@ def is_plain_name(name: str) -> bool:
     )
 
 
+def find(path: Path) -> Path | FileDefect:
+    """A path that a person named, with every link in it followed. What stands there is not looked at."""
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError) as error:
+        return FileUnreadable(str(path), _why(error))
+
+
+def find_folder(path: Path) -> Path | FileDefect:
+    """The folder that a person named, with every link in the path followed."""
+    real = find(path)
+    if not isinstance(real, Path):
+        return real
+    try:
+        status = real.stat()
+    except FileNotFoundError:
+        return FileAbsent(str(path))
+    except (OSError, ValueError) as error:
+        return FileUnreadable(str(path), _why(error))
+    return real if stat.S_ISDIR(status.st_mode) else FileNotRegular(str(path), "no folder")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder stands there, links followed; False where the system does not even let us look."""
+    return not isinstance(find_folder(path), FileDefect)
+
+
+def is_link(path: Path) -> bool:
+    """Whether a link stands there itself; False where the system does not even let us look."""
+    try:
+        return stat.S_ISLNK(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _why(error: OSError | ValueError) -> str:
+    return reason(error) if isinstance(error, OSError) else "the path is not one of a file"
+
+
 def open_file(folder: Path, name: str, *, links_to: tuple[Path, ...] = ()) -> OpenFile | FileDefect:
     """The regular file ``name`` of a folder. A link must lead into the folder itself or into one of ``links_to``."""
     path = folder / name
@@ -157,7 +196,7 @@ def open_file(folder: Path, name: str, *, links_to: tuple[Path, ...] = ()) -> Op
     except FileNotFoundError:
         return FileAbsent(name)
     except (OSError, ValueError) as error:
-        return FileUnreadable(name, reason(error) if isinstance(error, OSError) else "the name is not one of a file")
+        return FileUnreadable(name, _why(error))
     opened = os.fstat(descriptor)
     if not stat.S_ISREG(opened.st_mode):
         os.close(descriptor)
@@ -229,5 +268,5 @@ def list_folder(folder: Path) -> tuple[Entry, ...] | FileDefect:
     except NotADirectoryError:
         return FileNotRegular(str(folder), "no folder")
     except (OSError, ValueError) as error:
-        return FileUnreadable(str(folder), reason(error) if isinstance(error, OSError) else "the path is not one of a folder")
+        return FileUnreadable(str(folder), _why(error))
     return tuple(sorted(entries, key=lambda entry: entry.name))

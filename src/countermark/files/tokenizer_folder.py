@@ -8,7 +8,6 @@ Rules kept here:
 3. The chat template is its text, from its own file or from the configuration; several named ones count as their canonical JSON.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Final, final
 
 from countermark.files.documents import as_list, as_object, parse_object
 from countermark.files.model_folder import hub_blobs
-from countermark.files.reading import OpenFile, open_file, read_whole
+from countermark.files.reading import OpenFile, find_folder, open_file, read_whole
 from countermark.recipe.canonical import canonical_json, tokenization_digest
 from countermark.values import NonEmpty, Refused, Sha256, Unreadable
 from countermark.weights.refusals import DocumentDefect, DocumentUnreadable, FileAbsent, TokenizerAbsent, TokenizerDefect
@@ -64,7 +63,9 @@ class MeasuredTokenizer:
 
 def measure_tokenizer(folder: Path) -> MeasuredTokenizer | Refused[TokenizerDefect]:
     """The tokenizer in a folder, or everything that is wrong with its files."""
-    real = Path(os.path.realpath(folder))
+    real = find_folder(folder)
+    if not isinstance(real, Path):
+        return Refused(NonEmpty(real))
     hashed: dict[str, Sha256] = {}
     documents: dict[str, dict[str, object]] = {}
     template: str | None = None

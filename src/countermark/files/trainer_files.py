@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, cast, final
 
 from countermark.files.adapter import AdapterConfig
-from countermark.files.documents import as_list
+from countermark.files.documents import as_list, told
 from countermark.files.pickles import Call, TensorStub
-from countermark.recipe import read_coordinate
+from countermark.recipe import Coordinate, read_coordinate
 from countermark.run.checkpoint import ArtifactFact, leaf_spelling
 from countermark.values import PerMille, Unreadable, shown
 
@@ -71,8 +71,16 @@ class Whys:
 
 def fact(leaf: str, raw: object, source: str) -> ArtifactFact:
     """A fact about a coordinate in its canonical spelling."""
-    read = read_coordinate(leaf, raw)
-    return ArtifactFact(leaf, shown(raw) if isinstance(read, Unreadable) else read.spell(), source)
+    read = _read(leaf, raw)
+    return ArtifactFact(leaf, told(raw) if isinstance(read, Unreadable) else read.spell(), source)
+
+
+def _read(name: str, raw: object) -> Coordinate | Unreadable:
+    """A coordinate out of a file: what it holds can be deeper or longer than anything that a recipe could."""
+    try:
+        return read_coordinate(name, raw)
+    except (RecursionError, ValueError):
+        return Unreadable("it is nested too deep, or too long")
 
 
 def optimizer_says(value: object, element: Element) -> OptimizerSays | Whys:
@@ -82,20 +90,21 @@ def optimizer_says(value: object, element: Element) -> OptimizerSays | Whys:
     state = table.get("state")
     if not groups or not isinstance(state, dict):
         return Whys(("it is no state of an optimizer",))
-    indices = [index for group in groups for index in as_list(group.get("params")) or []]
-    if len(set(map(repr, indices))) < len(indices):
-        return Whys(("a tensor is in two of its groups",))
+    listed = [index for group in groups for index in as_list(group.get("params")) or []]
+    indices = {index for index in listed if isinstance(index, int)}
+    if len(indices) < len(listed):
+        return Whys(("its groups list a tensor twice, or something else than a tensor",))
     steps: set[int] = set()
     shapes: list[tuple[int, ...]] = []
     whys: list[str] = []
     for index, kept in cast(dict[object, object], state).items():
         entry = _table(kept)
         if index not in indices:
-            whys.append(f"it keeps state for tensor {shown(index)}, which is in none of its groups")
+            whys.append(f"it keeps state for tensor {told(index)}, which is in none of its groups")
         if "step" in entry:
             step = _step(entry["step"], element)
             if step is None:
-                whys.append(f"the step of tensor {shown(index)} is no number of steps")
+                whys.append(f"the step of tensor {told(index)} is no number of steps")
             else:
                 steps.add(step)
         moments = [entry[name] for name in _MOMENTS if isinstance(entry.get(name), TensorStub)]
@@ -124,9 +133,9 @@ def _group_facts(groups: list[Mapping[str, object]]) -> Iterable[ArtifactFact]:
 
 def _optimizer_facts(leaves: Mapping[str, object], source: str) -> Iterable[ArtifactFact]:
     """The optimizer's leaves, spelled by the optimizer's own reader; the implementation is not in the file and only lends its form."""
-    read = read_coordinate("optimizer", {"implementation": "adamw_torch", **leaves})
+    read = _read("optimizer", {"implementation": "adamw_torch", **leaves})
     for name, raw in leaves.items():
-        spelling = shown(raw) if isinstance(read, Unreadable) else leaf_spelling(read.spell(), f"optimizer.{name}")
+        spelling = told(raw) if isinstance(read, Unreadable) else leaf_spelling(read.spell(), f"optimizer.{name}")
         yield ArtifactFact(f"optimizer.{name}", spelling, f"{source}: {name}")
 
 
@@ -217,7 +226,7 @@ def adapter_facts(config: AdapterConfig) -> tuple[ArtifactFact, ...]:
     if scaling is not None:
         found.append(fact("scaling", scaling, f"{source}: lora_alpha, r, use_rslora"))
     dropout = PerMille.of_rate(values.get("lora_dropout"))
-    spelled = shown(values.get("lora_dropout")) if isinstance(dropout, Unreadable) else dropout.spell()
+    spelled = told(values.get("lora_dropout")) if isinstance(dropout, Unreadable) else dropout.spell()
     found.append(ArtifactFact("dropout", spelled, f"{source}: lora_dropout"))
     if isinstance(values.get("target_modules"), list):
         found.append(fact("target_modules", values["target_modules"], f"{source}: target_modules"))
