@@ -152,10 +152,10 @@ def test_a_child_that_dies_before_it_becomes_command_has_a_terminal(place: Place
 @proven_by(in_supervisor("nothing_is_tried_again"))
 def test_a_disk_that_is_full_for_a_moment_delays_a_receipt_and_is_said(place: Place, receipt: str) -> None:
     place.launcher("--full", receipt).dispatch(place.order())
-    terminal = place.terminal(seconds=2)
+    terminal = place.terminal()
     assert terminal.outcome == Succeeded()
     assert place.runs() == 1
-    place.wait(lambda: "the receipt was written after" in place.log(), 5)
+    place.wait(lambda: "the receipt was written after" in place.log())
     assert "a receipt cannot be written (No space left on device): trying again" in place.log()
     assert [path.name for path in place.folder().iterdir() if path.name.startswith(".tmp")] == []
 

@@ -9,7 +9,7 @@ import pytest
 from countermark.files import locks, procfs
 from countermark.files.attempt_folder import ReceiptAbsent, ReceiptRead, read_fenced, read_start, read_terminal
 from countermark.launch import local
-from countermark.launch.local import Dispatched, DispatchRefused, Fenced, FenceFailed, FenceHeldOff
+from countermark.launch.local import Dispatched, DispatchRefused, DispatchUnknown, Fenced, FenceFailed, FenceHeldOff
 from countermark.wire.receipts import Cancelled, NotExecuted, Succeeded
 from tests.faults import planted, proven_by
 from tests.launch.conftest import NONCE, Place
@@ -27,13 +27,13 @@ def frozen_pid(place: Place) -> int:
 @pytest.mark.parametrize("step", ["start written", "child begun"])
 @proven_by(in_supervisor("fence_is_not_checked"))
 def test_frozen_before_the_lock_then_fenced_it_never_becomes_command(place: Place, step: str) -> None:
-    launcher = place.launcher("--at", step, "--act", "freeze_self", start_timeout_s=1.0)
-    assert isinstance(launcher.dispatch(place.order()), Dispatched)
-    place.wait(lambda: frozen_pid(place))
+    controller = place.begin_controller(place.order(), options=("--at", step, "--act", "freeze_self"))
+    place.wait(lambda: (place.folder() / "start.json").exists() and frozen_pid(place))
     assert place.launcher().fence(NONCE) == Fenced()
     assert isinstance(read_fenced(place.folder()), ReceiptRead)
     os.kill(frozen_pid(place), signal.SIGCONT)
     terminal = place.terminal()
+    assert controller.communicate(timeout=20)[0].startswith("Dispatched")
     assert place.runs() == 0
     assert (terminal.outcome, terminal.main) == (Cancelled(), NotExecuted(125, "a relaunch fenced this attempt"))
 
@@ -55,17 +55,31 @@ def test_frozen_with_the_lock_it_cannot_be_fenced_and_goes_on_as_the_one_trainer
     assert place.runs() == 1
 
 
+@proven_by(in_supervisor("fence_is_not_checked"))
 def test_frozen_before_the_start_then_fenced_the_supervisor_starts_nothing(place: Place) -> None:
-    """The dispatch is given up on; the supervisor that it left behind wakes up to a fence."""
-    launcher = place.launcher("--at", "begun", "--act", "freeze_self", start_timeout_s=1.0)
-    launcher.dispatch(place.order())
-    assert isinstance(read_start(place.folder()), ReceiptAbsent)
+    controller = place.begin_controller(place.order(), options=("--at", "begun", "--act", "freeze_self"))
+    place.wait(lambda: frozen_supervisors(place))
     assert place.launcher().fence(NONCE) == Fenced()
-    (frozen,) = (row for row in procfs.processes() if row.stopped and _is_supervisor_of(row.pid, place))
-    os.kill(frozen.pid, signal.SIGCONT)
-    place.wait(lambda: procfs.read_stat(frozen.pid) is None or procfs.read_stat(frozen.pid).ended)  # type: ignore[union-attr]
+    (frozen,) = frozen_supervisors(place)
+    os.kill(frozen, signal.SIGCONT)
+    assert controller.communicate(timeout=20)[0].startswith("DispatchRefused")
     assert isinstance(read_start(place.folder()), ReceiptAbsent)
     assert place.runs() == 0
+
+
+def test_a_dispatch_that_gave_up_on_a_frozen_supervisor_is_unknown_until_the_start_is_there(place: Place) -> None:
+    """Whoever dispatched is gone when the supervisor wakes up; it goes on all the same, and once."""
+    launcher = place.launcher("--at", "begun", "--act", "freeze_self", start_timeout_s=3)
+    assert launcher.dispatch(place.order()) == DispatchUnknown("the supervisor said nothing for 3 s")
+    (frozen,) = frozen_supervisors(place)
+    os.kill(frozen, signal.SIGCONT)
+    assert place.terminal().outcome == Succeeded()
+    assert place.launcher().dispatch(place.order()) == Dispatched("already started")
+    assert place.runs() == 1
+
+
+def frozen_supervisors(place: Place) -> list[int]:
+    return [row.pid for row in procfs.processes() if row.stopped and _is_supervisor_of(row.pid, place)]
 
 
 def _is_supervisor_of(pid: int, place: Place) -> bool:

@@ -66,7 +66,7 @@ def test_who_forked_away_is_killed_too_and_the_outcome_stays_that_of_the_main_pr
     with patch.object(stopping, "_AFTER_GRACE_S", 1.0):
         assert place.launcher().stop(NONCE, 0.3) == Stopped()
     # It had ended by itself before anybody asked.
-    assert place.terminal(seconds=5).main == Exited(0)
+    assert place.terminal().main == Exited(0)
     assert probe_lock(place.folder() / "lock") == LockFree()
 
 
@@ -76,7 +76,7 @@ def test_a_recorded_stop_needs_no_signal(place: Place) -> None:
     nobody = procfs.this_process()
     request = stopping.StopReceipt(1, NONCE, 100, nobody, 0)
     (place.folder() / "stop.json").write_bytes(encode(request))
-    assert place.terminal(seconds=2).outcome == Cancelled()
+    assert place.terminal().outcome == Cancelled()
 
 
 def test_sigterm_at_the_supervisor_ends_the_trainer_by_its_own_signal(place: Place) -> None:
