@@ -62,6 +62,17 @@ def test_set_and_overlay_pin_what_is_open(here: Path, call: Caller) -> None:
     assert manifest["optimizer"] == "adamw_torch(beta1=0.95,beta2=0.999,eps=1e-8)"
 
 
+def test_pin_measures_what_a_source_names_and_says_so(here: Path, call: Caller) -> None:
+    recipe = write_recipe(here, without=("dataset",))
+    (here / "rows.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n', encoding="utf-8")
+    args = ("resolve", recipe, "--set", "sources.dataset=rows.jsonl", "--json")
+    assert [(each["code"], each["axis"]) for each in call(*args).document()["defects"]] == [("AxisUnresolved", "dataset")]
+    document = call(*args, "--pin").document()
+    assert document["pinned"] == [f"dataset = {document['manifest']['dataset']} (content of {here}/rows.jsonl)"]
+    (here / "rows.jsonl").write_text('{"text": "one"}\n{"text": "three"}\n', encoding="utf-8")
+    assert call(*args, "--pin").document()["workKey"] != document["workKey"]
+
+
 def test_the_principal_moves_who_counts_and_not_the_digest(here: Path, call: Caller) -> None:
     recipe = write_recipe(here)
     documents = [call("key", recipe, "--explain", "--json", *flags).document() for flags in ((), ("--principal", "team"))]

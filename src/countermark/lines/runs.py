@@ -245,8 +245,9 @@ def _readings(reads: RawReads) -> Iterator[tuple[Stage, SourceReading[Member]]]:
 
 def _reading(reading: SourceReading[Member]) -> tuple[str, ...]:
     match reading.arm:
-        case Observed(members, receipt):
-            return (f"observed {counted(len(members), 'member')}", *_receipt(receipt))
+        case Observed(members, receipt, misfiled):
+            more = f", {counted(len(misfiled), 'receipt')} of another attempt" if misfiled else ""
+            return (f"observed {counted(len(members), 'member')}{more}", *_receipt(receipt))
         case NotAttempted(why):
             return (f"not attempted: {plain(why)}", "-", "-", "-", "-")
         case ReadRefused(reason, receipt):
@@ -293,9 +294,11 @@ def evidence_document(reads: RawReads) -> list[JsonValue]:
 
 def _source_document(reading: SourceReading[Member]) -> Document:
     match reading.arm:
-        case Observed(members, receipt):
+        case Observed(members, receipt, misfiled):
             found: list[JsonValue] = [_member_document(member) for member in members]
-            return {"source": reading.source, "arm": "observed", "members": found, "receipt": _receipt_document(receipt), "why": None}
+            strange: list[JsonValue] = [document_value(each) for each in misfiled]
+            document: Document = {"source": reading.source, "arm": "observed", "members": found, "misfiled": strange}
+            return {**document, "receipt": _receipt_document(receipt), "why": None}
         case NotAttempted(why):
             return {"source": reading.source, "arm": "notAttempted", "members": None, "receipt": None, "why": why}
         case ReadRefused(reason, receipt):

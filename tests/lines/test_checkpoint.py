@@ -1,0 +1,100 @@
+"""A checkpoint's document and lines say what was read, and decide nothing."""
+
+from typing import Any
+
+import pytest
+
+from countermark.lines.checkpoint import Inspected, checkpoint_document, component_rows, document_of, publication_word, verdict_lines
+from countermark.run.checkpoint import (
+    COMPONENTS,
+    Atomic,
+    CheckpointNotThere,
+    CheckpointReadback,
+    Component,
+    ComponentAbsent,
+    ComponentChanging,
+    ComponentUnreadable,
+    Incomplete,
+    Unobserved,
+    admit_checkpoint,
+    admit_weights_only,
+    sound_checkpoint,
+)
+from tests.lines.samples import HOSTILE
+from tests.verdict.scenes import checkpoint, desired, key
+
+
+def inspected(vouched: bool = False, **components: Any) -> Inspected:
+    readback = checkpoint(1, 8, "/c/step-8", **components).readback
+    members = frozenset({key(1).nonce.hex})
+    return Inspected(readback, admit_checkpoint(readback, desired().manifest, members, vouched=vouched), admit_weights_only(readback))
+
+
+def test_a_whole_checkpoint_is_admissible_both_ways() -> None:
+    document: Any = checkpoint_document(inspected())
+    assert (document["layout"], document["step"], document["publication"]) == ("transformers-peft", 8, "atomic")
+    assert list(document["components"]) == [component.value for component in COMPONENTS]
+    assert {each["state"] for each in document["components"].values()} == {"read"}
+    assert [each["step"] for each in document["components"].values()] == [8] * 5
+    assert document["components"]["rng_state"]["digest"].startswith("sha256:")
+    assert document["components"]["rng_state"]["files"] == [{"name": "rng_state.bin", "sha256": f"sha256:{8:064x}", "bytes": 10}]
+    assert len(document["witnesses"]) == 5
+    assert (document["admissible"]["resume"], document["admissible"]["weightsOnly"]) == (True, True)
+    assert [line.split()[0] for line in verdict_lines(inspected())] == ["checkpoint", "layout", "publication", "resume", "weights"]
+
+
+def test_each_component_says_what_state_it_is_in() -> None:
+    seen = inspected(
+        optimizer_state=ComponentAbsent(("optimizer.pt",)),
+        scheduler_state=ComponentUnreadable(("it was cut",)),
+        rng_state=ComponentChanging(("rng_state.pth",)),
+    )
+    document: Any = checkpoint_document(seen)
+    assert {name: each["state"] for name, each in document["components"].items()} == {
+        "model_weights": "read", "optimizer_state": "missing", "scheduler_state": "unread", "rng_state": "unread", "data_position": "read",
+    }  # fmt: skip
+    assert document["publication"] == "incomplete"
+    assert document["digest"] is None
+    assert (document["admissible"]["resume"], document["admissible"]["weightsOnly"]) == (False, True)
+    readback = seen.readback
+    assert isinstance(readback, CheckpointReadback)
+    assert [row[:3] for row in component_rows(readback)] == [
+        ("model_weights", "read", "8"), ("optimizer_state", "missing", "-"), ("scheduler_state", "unread", "-"),
+        ("rng_state", "unread", "-"), ("data_position", "read", "8"),
+    ]  # fmt: skip
+    assert "resume       not admissible (ComponentMissing, ComponentUnread and PublicationIncomplete)" in verdict_lines(seen)
+
+
+def test_what_is_not_there_has_the_same_fields() -> None:
+    gone = CheckpointNotThere(HOSTILE, "nothing is there")
+    seen = Inspected(gone, admit_checkpoint(gone, desired().manifest, frozenset()), admit_weights_only(gone))
+    document = checkpoint_document(seen)
+    assert {"layout", "step", "publication", "components", "witnesses", "admissible"} <= document.keys()
+    assert all(line.isprintable() for line in verdict_lines(seen))
+
+
+def test_one_checkpoint_stands_at_the_top_and_several_do_not() -> None:
+    one: Any = document_of((inspected(),), {})
+    two: Any = document_of((inspected(), inspected(rng_state=ComponentAbsent(()))), {1: [{"code": "ComponentMissing"}]})
+    assert one["step"] == 8
+    assert "step" not in two
+    assert [(each["ok"], each["defects"]) for each in two["checkpoints"]] == [(True, []), (False, [{"code": "ComponentMissing"}])]
+
+
+def test_held_against_nothing_it_is_whole_in_itself_and_not_admitted() -> None:
+    readback = checkpoint(1).readback
+    seen = Inspected(readback, sound_checkpoint(readback), admit_weights_only(readback))
+    assert any("whole in itself" in line and "--for" in line for line in verdict_lines(seen))
+
+
+@pytest.mark.parametrize(
+    ("publication", "word"), [(Atomic("renamed"), "atomic"), (Incomplete(("x",)), "incomplete"), (Unobserved(("x",)), "unobserved")]
+)
+def test_publications_have_one_word(publication: Any, word: str) -> None:
+    assert publication_word(publication) == word
+
+
+def test_the_roster_of_components_is_the_spec_s() -> None:
+    assert [component.value for component in Component] == [
+        "model_weights", "optimizer_state", "scheduler_state", "rng_state", "data_position",
+    ]  # fmt: skip
