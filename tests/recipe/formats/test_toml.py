@@ -338,6 +338,14 @@ def test_no_text_makes_the_reader_raise(text: str) -> None:
         resolve(found.observations)
 
 
+def test_a_recipe_of_nothing_but_unknown_fields_is_answered_in_a_moment() -> None:
+    text = "".join(f"learning_rat{at} = {at}\n" for at in range(40_000))
+    assert len(text) < RECIPE_BYTES_MAX
+    found = [each for each in read(text).observations.defects if isinstance(each, UnknownField)]
+    assert len(found) == 40_000
+    assert (found[0].nearest, found[-1].nearest, found[-1].line) == (("learning_rate",), (), 40_000)
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_make_the_reader_raise(content: bytes) -> None:
     toml.read_toml(content, FILE, "tests")

@@ -57,6 +57,8 @@ FORMAT_VERSION: Final = 1
 _TABLES: Final = ("coordinates", "sources", "trainer")
 _NAME: Final = InertField(None, "it says what people call the run")
 _FIELDS: Final = ("countermark", "name", *_TABLES)
+#: For how many defects names that are spelled alike are looked for: comparing takes longer than reading.
+_COMPARED_MAX: Final = 100
 _PLACE: Final = re.compile(r"\(at line (\d+), column (\d+)\)")
 _LONG_NUMBER: Final = re.compile(r"\d{4300}")
 _COMMENTS: Final = re.compile(r"(?:\s|#[^\n]*)*")
@@ -264,11 +266,9 @@ def _foreign(reading: _Reading, raw: object, known: tuple[str, ...], *path: str)
     elif isinstance(rule, Refuses):
         reading.defects.append(UnsupportedSemanticField(".".join(path), _found(raw), line, rule.why, reading.source))
     else:
-        meant = (
-            rule.axes
-            if isinstance(rule, Maps)
-            else nearest(name, known) or nearest(name, (*ENTRIES, *SOURCES, *TRAINER_SETTINGS, *_FIELDS))
-        )
+        meant = rule.axes if isinstance(rule, Maps) else ()
+        if not meant and len(reading.defects) < _COMPARED_MAX:
+            meant = nearest(name, known) or nearest(name, (*ENTRIES, *SOURCES, *TRAINER_SETTINGS, *_FIELDS))
         reading.defects.append(UnknownField(".".join(path), _found(raw), line, meant, reading.source))
 
 

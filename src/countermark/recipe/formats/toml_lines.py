@@ -5,6 +5,7 @@ Rules kept here:
 1. The index is an aid: ``tomllib`` alone decides what is TOML. On text that is none the scan stops, and the parser says why.
 2. Every repeated key is found, with both lines; the parser would stop at the first.
 3. Nesting is measured before anything recurses.
+4. A key in a list's tables has the path that it would have in one table: the index looks through lists.
 """
 
 import re
@@ -23,6 +24,8 @@ _TOKEN: Final = re.compile(
     r"|\#[^\n]*|[ \t\r]+|\n|[\[\]{},=]|[^\s\[\]{},=#\"']+|.",
     re.DOTALL,
 )
+#: Begins a part of a path that is no key but an element of a list; no key that is written plainly begins so.
+_ELEMENT: Final = "\x00"
 _SPACE: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BLANK: Final = re.compile(r"[ \t]*")
 _KEY_PART: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|[A-Za-z0-9_-]+')
@@ -52,6 +55,23 @@ class KeyIndex:
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
         return 0
+
+
+@dataclass(slots=True)
+class _Container:
+    """A list or an inline table that the scan is inside of; the elements of a list have paths of their own: none repeats another."""
+
+    path: Path
+    is_list: bool
+    elements: int = 0
+
+    def element(self) -> Path:
+        self.elements += 1
+        return (*self.path, f"{_ELEMENT}{self.elements}")
+
+
+def _through_lists(path: Path) -> Path:
+    return tuple(part for part in path if not part.startswith(_ELEMENT))
 
 
 class _Scan:
@@ -97,7 +117,7 @@ class _Scan:
             return path
         self.elements[path] = self.elements.get(path, -1) + 1
         self.note(path, line)
-        return (*path, f"[{self.elements[path]}]")
+        return (*path, f"{_ELEMENT}{self.elements[path]}")
 
     def pair(self, prefix: Path) -> bool:
         """``key =``; the scan stands behind it."""
@@ -112,11 +132,12 @@ class _Scan:
 
     def define(self, path: Path, line: int) -> None:
         if path in self.defined:
-            self.index.repeated.append(Repeated(path, line, self.defined[path]))
+            self.index.repeated.append(Repeated(_through_lists(path), line, self.defined[path]))
         self.defined.setdefault(path, line)
         self.note(path, line)
 
     def note(self, path: Path, line: int) -> None:
+        path = _through_lists(path)
         for length in range(1, len(path) + 1):
             self.index.lines.setdefault(path[:length], line)
 
@@ -143,7 +164,7 @@ class _Scan:
 
     def value(self) -> bool:
         """A value up to the end of its line; keys of inline tables are noted. Lists and tables are kept on a stack of our own."""
-        around: list[Path | None] = []
+        around: list[_Container] = []
         where = self.last
         while True:
             found = _TOKEN.match(self.text, self.at)
@@ -154,7 +175,9 @@ class _Scan:
                 return True
             self.at = found.end()
             if token in "[{":
-                around.append(where if token == "{" else None)
+                if around and around[-1].is_list:
+                    where = around[-1].element()
+                around.append(_Container(where, token == "["))
                 if len(around) > self.depth_max:
                     self.index.too_deep_line = self.line()
                     return False
@@ -162,11 +185,11 @@ class _Scan:
                 if not around:
                     return False
                 around.pop()
-            if token in "{," and around and (table := around[-1]) is not None:
+            if token in "{," and around and not around[-1].is_list:
                 self.at = cast("re.Match[str]", _SPACE.match(self.text, self.at)).end()
                 if self.text.startswith("}", self.at):
                     continue
-                if not self.pair(table):
+                if not self.pair(around[-1].path):
                     return False
                 where = self.last
 
