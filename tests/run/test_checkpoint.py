@@ -1,0 +1,277 @@
+"""Admission from readbacks alone: seals, the digest's material, and how publication follows from marker and components."""
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from countermark.recipe.canonical import length_prefixed
+from countermark.run import checkpoint, readback
+from countermark.run.checkpoint import (
+    COMPONENTS,
+    AdmittedCheckpoint,
+    Atomic,
+    AttemptNotMember,
+    CheckpointAbsent,
+    CheckpointDefect,
+    CheckpointNotThere,
+    CheckpointReadback,
+    Component,
+    ComponentAbsent,
+    ComponentChanging,
+    ComponentDigestMismatch,
+    ComponentForeign,
+    ComponentMissing,
+    ComponentRead,
+    ComponentReading,
+    ComponentStepMismatch,
+    ComponentUnread,
+    ComponentUnreadable,
+    DataPositionMismatch,
+    Divergence,
+    FileReading,
+    Incomplete,
+    ManifestDiverges,
+    Publication,
+    PublicationIncomplete,
+    PublicationUnobserved,
+    StepWitness,
+    Unobserved,
+    WeightsOnlyCheckpoint,
+    admit_checkpoint,
+    admit_weights_only,
+    component_digest,
+    leaf_spelling,
+)
+from countermark.values import NonEmpty, Refused, Sha256
+from tests.faults import planted, proven_by
+from tests.recipe.examples import clean_manifest, clean_spellings
+
+NONCE = "a" * 32
+
+
+def file(name: str, letter: str = "1") -> FileReading:
+    return FileReading(name, Sha256(letter * 64), 10)
+
+
+def whole(component: Component, step: int = 4) -> ComponentRead:
+    files = (file(f"{component}.bin"),)
+    steps = () if component in {Component.MODEL_WEIGHTS, Component.RNG_STATE} else (StepWitness("somewhere", step),)
+    return ComponentRead(files, steps, component_digest(files))
+
+
+def clean(**changes: Any) -> CheckpointReadback:
+    """A checkpoint that nothing speaks against, with changes."""
+    given: dict[str, Any] = {
+        "path": "/p/step-4",
+        "layout": "transformers-peft",
+        "step": 4,
+        "components": {component: whole(component) for component in COMPONENTS},
+        "marker": Atomic("renamed"),
+        "attempt": NONCE,
+        "declared": clean_spellings(),
+        "model_shapes": ((2, 3), (3, 2)),
+        "optimizer_shapes": ((2, 3), (3, 2)),
+        "optimizer_parameters": 2,
+        "micro_batches": 8,
+    }
+    return CheckpointReadback(**given | changes)
+
+
+def with_component(reading: ComponentReading, component: Component = Component.OPTIMIZER_STATE, **changes: Any) -> CheckpointReadback:
+    return clean(components=clean().components | {component: reading}, **changes)
+
+
+def defects(found: CheckpointReadback, members: frozenset[str] = frozenset({NONCE}), **given: Any) -> Counter[CheckpointDefect]:
+    answer = admit_checkpoint(found, clean_manifest(), members, **given)
+    return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
+
+
+def test_a_clean_readback_is_admitted() -> None:
+    admitted = admit_checkpoint(clean(), clean_manifest(), frozenset({NONCE}))
+    assert isinstance(admitted, AdmittedCheckpoint) and not admitted.vouched
+    assert admitted.digest == clean().digest == admitted.identity.digest and admitted.identity.step == 4
+
+
+# -------------------------------------------------------------------------------------------------- one break, two breaks
+
+PART = Component.OPTIMIZER_STATE
+BREAKS: dict[str, tuple[dict[str, Any], list[CheckpointDefect]]] = {
+    "weights of other bytes": (
+        {"components": {Component.MODEL_WEIGHTS: ComponentRead((file("x"),), (), Sha256("9" * 64))}},
+        [ComponentDigestMismatch(Component.MODEL_WEIGHTS)],
+    ),
+    "no generators": (
+        {"components": {Component.RNG_STATE: ComponentAbsent(("rng_state.pth",))}},
+        [ComponentMissing(Component.RNG_STATE), PublicationIncomplete(("rng_state is missing",))],
+    ),
+    "a broken scheduler": (
+        {"components": {Component.SCHEDULER_STATE: ComponentUnreadable(("cut", "damaged"))}},
+        [
+            ComponentUnread(Component.SCHEDULER_STATE, "cut"),
+            ComponentUnread(Component.SCHEDULER_STATE, "damaged"),
+            PublicationIncomplete(("scheduler_state is unreadable",)),
+        ],
+    ),
+    "a position of another step": (
+        {"components": {Component.DATA_POSITION: whole(Component.DATA_POSITION, 8)}},
+        [ComponentStepMismatch(Component.DATA_POSITION, 8), PublicationIncomplete(("data_position is of step 8, not 4",))],
+    ),
+    "an optimizer of other tensors": (
+        {"optimizer_parameters": 3},
+        [ComponentForeign(PART, "it steps 3 tensors and the weights hold 2")],
+    ),
+    "a position in steps": ({"micro_batches": 4}, [DataPositionMismatch(8, 4)]),
+    "an unobserved publication": ({"marker": Unobserved(("in place",))}, [PublicationUnobserved(("in place",))]),
+    "another attempt": ({"attempt": "b" * 32}, [AttemptNotMember("b" * 32)]),
+    "another seed": (
+        {"declared": clean_spellings(seed="18")},
+        [ManifestDiverges((Divergence("seed", "17", "18", "its manifest"),))],
+    ),
+}
+
+
+def broken(*names: str) -> tuple[CheckpointReadback, Counter[CheckpointDefect]]:
+    """A readback with these breaks, and the defects that they make together: incompleteness is said once, for all reasons."""
+    changes: dict[str, Any] = {}
+    components = dict(clean().components)
+    wanted: list[CheckpointDefect] = []
+    whys: dict[str, None] = {}
+    for name in names:
+        change, found = BREAKS[name]
+        components |= change.get("components", {})
+        changes |= {key: value for key, value in change.items() if key != "components"}
+        wanted += [defect for defect in found if not isinstance(defect, PublicationIncomplete)]
+        whys |= dict.fromkeys(why for defect in found if isinstance(defect, PublicationIncomplete) for why in defect.whys)
+    if whys:
+        order = {str(component): at for at, component in enumerate(COMPONENTS)}
+        wanted = [defect for defect in wanted if not isinstance(defect, PublicationUnobserved)]
+        wanted.append(PublicationIncomplete(tuple(sorted(whys, key=lambda why: order[why.split()[0]]))))
+    return clean(components=components, **changes), Counter(wanted)
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_one_break_is_exactly_its_defects(name: str) -> None:
+    found, wanted = broken(name)
+    assert defects(found) == wanted
+
+
+class FirstWins:
+    """``NonEmpty`` that forgets all but the first."""
+
+    of = staticmethod(lambda items: NonEmpty(first[0]) if (first := list(items)[:1]) else None)
+
+
+@proven_by(planted(checkpoint, "NonEmpty", FirstWins))
+@pytest.mark.parametrize("names", list(combinations(BREAKS, 2)), ids=" and ".join)
+def test_two_breaks_are_both_named(names: tuple[str, str]) -> None:
+    found, wanted = broken(*names)
+    assert defects(found) == wanted
+
+
+@proven_by(planted(checkpoint, "NonEmpty", FirstWins))
+def test_all_breaks_at_once_are_all_named() -> None:
+    found, wanted = broken(*BREAKS)
+    assert defects(found) == wanted and len(wanted) == 10
+
+
+# ---------------------------------------------------------------------------------------------------------- publication
+
+
+@pytest.mark.parametrize(
+    ("marker", "vouched", "wanted"),
+    [
+        (Atomic("renamed"), False, []),
+        (Unobserved(("in place",)), False, [PublicationUnobserved(("in place",))]),
+        (Unobserved(("in place",)), True, []),
+        (Incomplete(("in progress",)), False, [PublicationIncomplete(("in progress",))]),
+        (Incomplete(("in progress",)), True, [PublicationIncomplete(("in progress",))]),
+    ],
+)
+def test_a_person_vouches_for_what_nobody_saw_and_never_for_what_is_incomplete(
+    marker: Publication, vouched: bool, wanted: list[CheckpointDefect]
+) -> None:
+    assert defects(clean(marker=marker), vouched=vouched) == Counter(wanted)
+
+
+def test_vouching_is_recorded_only_where_it_stood_in() -> None:
+    for marker, stands_in in ((Atomic("renamed"), False), (Unobserved(("in place",)), True)):
+        admitted = admit_checkpoint(clean(marker=marker), clean_manifest(), frozenset({NONCE}), vouched=True)
+        assert isinstance(admitted, AdmittedCheckpoint) and admitted.vouched is stands_in
+
+
+def test_a_component_that_changes_unsettles_any_marker_but_incompleteness_goes_first() -> None:
+    changing = with_component(ComponentChanging(("optimizer.pt",)))
+    assert changing.publication == Unobserved(("optimizer.pt changed while it was read",))
+    assert defects(changing, vouched=True) == Counter([ComponentUnread(PART, "optimizer.pt changed while it was read")])
+    torn = replace(changing, components=changing.components | {Component.RNG_STATE: ComponentAbsent(("x",))})
+    assert torn.publication == Incomplete(("rng_state is missing",))
+
+
+@proven_by(planted(readback, "_incomplete", lambda found, component: ()))
+def test_no_marker_outweighs_what_is_missing() -> None:
+    assert isinstance(with_component(ComponentAbsent(("optimizer.pt",))).publication, Incomplete)
+
+
+def test_nothing_is_absent_and_says_so() -> None:
+    for admit in (lambda found: admit_checkpoint(found, clean_manifest(), frozenset()), admit_weights_only):
+        assert admit(CheckpointNotThere("/p", "gone")) == Refused(NonEmpty(CheckpointAbsent("/p", "gone")))
+
+
+# ---------------------------------------------------------------------------------------------------------------- seals
+
+
+def test_nobody_else_mints_an_admitted_checkpoint() -> None:
+    admitted = admit_checkpoint(clean(), clean_manifest(), frozenset({NONCE}))
+    weights = admit_weights_only(clean())
+    assert isinstance(admitted, AdmittedCheckpoint) and isinstance(weights, WeightsOnlyCheckpoint)
+    for forged in (lambda: replace(admitted, step=8, seal=object()), lambda: replace(weights, step=8, seal=object())):
+        with pytest.raises(ValueError, match="minted by"):
+            forged()
+    with pytest.raises((TypeError, ValueError)):
+        replace(admitted, step=8)
+
+
+@pytest.mark.parametrize("left_out", COMPONENTS)
+def test_a_readback_speaks_of_all_five(left_out: Component) -> None:
+    components = {component: whole(component) for component in COMPONENTS if component != left_out}
+    with pytest.raises(ValueError, match="each of the five"):
+        clean(components=components)
+
+
+def test_a_readback_lists_them_in_roster_order() -> None:
+    with pytest.raises(ValueError, match="roster order"):
+        clean(components=dict(reversed(clean().components.items())))
+
+
+# --------------------------------------------------------------------------------------------------------------- digests
+
+
+def test_a_components_digest_covers_names_and_hashes_in_name_order() -> None:
+    files = (file("b", "2"), file("a", "1"))
+    material = length_prefixed(b"a", b"1" * 64, b"b", b"2" * 64)
+    assert component_digest(files).hex == hashlib.sha256(material).hexdigest() == component_digest(files[::-1]).hex
+
+
+def test_no_two_components_trade_places_in_the_digest() -> None:
+    digests = {clean().digest}
+    for component in COMPONENTS:
+        digests.add(with_component(ComponentRead((file("other"),)), component).digest)
+    assert len(digests) == 6 and with_component(ComponentAbsent(("x",))).digest is None
+
+
+@pytest.mark.parametrize(
+    ("spelling", "leaf", "found"),
+    [
+        ("17", "seed", "17"),
+        ("adamw_torch(beta1=0.9,beta2=0.999,eps=1e-8)", "optimizer.beta2", "0.999"),
+        ("adamw_torch(beta1=0.9,beta2=0.999,eps=1e-8)", "optimizer.eps", "1e-8"),
+        ("adamw_torch(beta1=0.9)", "optimizer.eps", "nothing"),
+        ("sequential", "data_order.seed", "nothing"),
+    ],
+)
+def test_a_leaf_is_read_out_of_its_coordinates_text(spelling: str, leaf: str, found: str) -> None:
+    assert leaf_spelling(spelling, leaf) == found
