@@ -253,4 +253,4 @@ def _where_to_look(teller: Teller, run: str) -> None:
         ("countermark runs", "all runs of this store"),
         ("countermark store check", "every key and slot derived again"),
     ):
-        teller.say(f"{command:<64} {what}")
+        teller.say(f"{command:<66} {what}")

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -41,7 +42,8 @@ class Teller:
         """Begin a chapter."""
         self.chapter_number += 1
         elapsed = int(time.monotonic() - self.began)
-        self._say(f"\n━━ {self.chapter_number}. {title}  ({elapsed // 60}:{elapsed % 60:02d})")
+        self._say("")
+        self._say(f"━━ {self.chapter_number}. {title}  ({elapsed // 60}:{elapsed % 60:02d})")
         for line in lines:
             self._say("   " + line)
 
@@ -53,15 +55,9 @@ class Teller:
         sys.stdout.write(plain(line, 4000) + "\n")
         sys.stdout.flush()
 
-    def run(self, *args: str, expect: int = 0) -> str:
-        """Run ``countermark ARGS…`` here, show it with what it prints, and return its standard output."""
-        self._say(f"   $ countermark {_shown(args)}")
-        done = subprocess.run(self._command(args), cwd=self.folder, env=self._environment(), capture_output=True, text=True, check=False)
-        for line in (done.stdout + done.stderr).splitlines():
-            self._say("     " + line)
-        if done.returncode != expect:
-            raise StoryBroken(f"countermark {_shown(args)} ended with {done.returncode} instead of {expect}")
-        return done.stdout
+    def run(self, *args: str, expect: int = 0) -> None:
+        """Run ``countermark ARGS…`` here, and show it with what it prints."""
+        self.finish(self.start(*args, mark=""), expect)
 
     def ask(self, *args: str, expect: Sequence[int] = (0,)) -> dict[str, Any]:
         """Run ``countermark ARGS… --json`` without showing it, and return its document."""
@@ -73,21 +69,21 @@ class Teller:
         document: dict[str, Any] = json.loads(done.stdout)
         return document
 
-    def start(self, *args: str) -> "subprocess.Popen[str]":
+    def start(self, *args: str, mark: str = " &") -> "subprocess.Popen[str]":
         """Start ``countermark ARGS…`` here and go on."""
-        self._say(f"   $ countermark {_shown(args)} &")
+        self._say(f"   $ countermark {_shown(args)}{mark}")
+        # One pipe for both streams, so that what is printed stands in the order in which it was printed.
         return subprocess.Popen(
             self._command(args), cwd=self.folder, env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def finish(self, started: "subprocess.Popen[str]", expect: int) -> str:
+    def finish(self, started: "subprocess.Popen[str]", expect: int) -> None:
         """Wait for what was started, and show what it printed."""
         printed, _ = started.communicate(timeout=_PATIENCE_S)
-        for line in printed.splitlines():
+        for line in _columns(printed.splitlines()):
             self._say("     " + line)
         if started.returncode != expect:
-            raise StoryBroken(f"a started command ended with {started.returncode} instead of {expect}")
-        return printed
+            raise StoryBroken(f"it ended with exit code {started.returncode} instead of {expect}")
 
     def wait_until(self, what: str, holds: Callable[[], bool]) -> None:
         """Wait until something holds, saying what for."""
@@ -110,6 +106,19 @@ class Teller:
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERMARK_")}
         return {**kept, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1"}
+
+
+def _columns(lines: Sequence[str]) -> list[str]:
+    """Printed lines, with each run of tab-separated ones as aligned columns."""
+    found: list[str] = []
+    for separated, run in groupby(lines, key=lambda line: "\t" in line):
+        cells = [line.split("\t") for line in run]
+        if not separated:
+            found.extend(row[0] for row in cells)
+            continue
+        widths = [max(len(row[at]) for row in cells if at < len(row)) for at in range(max(map(len, cells)))]
+        found.extend("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in cells)
+    return found
 
 
 def _shown(args: Sequence[str]) -> str:
