@@ -7,6 +7,27 @@ and a wall that errs for another reason than the named one is reported too. Add 
 from dataclasses import replace
 from decimal import Decimal
 
+from countermark.evidence.composition import EvidenceComposition
+from countermark.evidence.cut import (
+    ManifestsDone,
+    Ordered,
+    OutOfOrder,
+    OutputsDone,
+    ProcessesDone,
+    SweepDone,
+    TerminalsDone,
+    Unobserved,
+    after_checkpoints,
+    after_manifests,
+    after_outputs,
+    after_processes,
+    after_terminals_again,
+)
+from countermark.evidence.cut import Receipts as ReadingReceipts
+from countermark.evidence.members import NotAttempted, Observed, OutputSeen, Population, ProcessSeen, RawRead, ReadRefused, Terminal
+from countermark.run.attempts import AttemptGraph, AttemptKey, Nonce
+from countermark.run.claims import ControlComposition
+from countermark.run.demand import Subject
 from countermark.values import (
     FilesDigest,
     NonEmpty,
@@ -20,6 +41,8 @@ from countermark.values import (
     Unreadable,
     WeightsRoot,
 )
+from countermark.verdict import ConvergenceInput, Verdict, join, reconcile
+from countermark.verdict.kinds import Blocked, CompletionCandidate, Converged
 
 
 def wants_sha256(digest: Sha256) -> None: ...
@@ -83,3 +106,86 @@ def a_sum_is_taken_apart_completely(answer: Refused[str] | Unreadable | Sha256) 
 
 class Wider(Sha256):  # type: ignore[misc]
     """A value's type is final: a subclass could spell itself otherwise."""
+
+
+# ---------------------------------------------------------------------------------------------------------- evidence
+
+
+def a_stage_is_not_skipped(
+    terminals: TerminalsDone, processes: ProcessesDone, outputs: OutputsDone, whole: SweepDone, about: Subject, receipts: ReadingReceipts
+) -> None:
+    after_processes(terminals, about, receipts)
+    after_outputs(terminals, about, receipts)  # type: ignore[arg-type]
+    after_processes(processes, about, receipts)  # type: ignore[arg-type]
+    after_checkpoints(processes, about, receipts)  # type: ignore[arg-type]
+    after_manifests(outputs, about, receipts)  # type: ignore[arg-type]
+    after_terminals_again(outputs, about, receipts)  # type: ignore[arg-type]
+    after_terminals_again(whole, about, receipts)  # type: ignore[arg-type]
+    skipped: ManifestsDone = terminals  # type: ignore[assignment]
+    print(skipped)
+
+
+def an_order_is_no_yes_or_no(evidence: EvidenceComposition) -> None:
+    order = evidence.order("terminals", "outputs")
+    if order:  # type: ignore[truthy-bool]
+        print("always")
+    print(evidence.order("terminals", "logs"))  # type: ignore[arg-type]
+
+
+def an_order_has_three_answers(order: Ordered | OutOfOrder | Unobserved) -> str:
+    match order:  # type: ignore[exhaustive-match]
+        case Ordered():
+            return "yes"
+        case OutOfOrder():
+            return "no"
+    return "nobody knows was forgotten"
+
+
+def an_arm_of_a_population_is_taken_apart_completely(arm: Observed[OutputSeen] | NotAttempted | ReadRefused) -> int:
+    match arm:  # type: ignore[exhaustive-match]
+        case Observed(members):
+            return len(members)
+        case ReadRefused():
+            return 0
+    return 0
+
+
+def an_unread_arm_has_no_members(arm: Observed[OutputSeen] | NotAttempted | ReadRefused) -> None:
+    print(arm.members)  # type: ignore[union-attr]
+    print(NotAttempted("on another host").receipt)  # type: ignore[attr-defined]
+    print(Observed((), None))  # type: ignore[arg-type]
+    print(ReadRefused("the disk failed"))  # type: ignore[call-arg]
+
+
+def axes_do_not_mix(terminals: RawRead[Terminal], processes: Population[ProcessSeen], about: Subject) -> None:
+    other: RawRead[OutputSeen] = terminals  # type: ignore[assignment]
+    print(other, RawRead[Terminal](about, processes))  # type: ignore[arg-type]
+
+
+def an_attempt_is_a_nonce_of_a_work(nonce: Nonce, text: str, key: AttemptKey, about: Subject) -> None:
+    print(AttemptKey(about.work, nonce), AttemptKey(about.work, text))  # type: ignore[arg-type]
+    print(key == nonce)  # type: ignore[comparison-overlap]
+    print(AttemptGraph(about, {key: nonce}))  # type: ignore[dict-item, call-arg]
+
+
+# ----------------------------------------------------------------------------------------------------------- verdict
+
+
+def control_comes_joined(evidence: EvidenceComposition, control: ControlComposition, graph: AttemptGraph) -> None:
+    join(evidence, control, 0)
+    join(control, evidence, 0)  # type: ignore[arg-type]
+    join(evidence, graph, 0)  # type: ignore[arg-type]
+    reconcile(join(evidence, control, 0))  # type: ignore[arg-type]
+    print(ConvergenceInput(evidence, control, 0))  # type: ignore[call-arg]
+
+
+def a_verdict_is_taken_apart_completely(verdict: Verdict) -> str:
+    match verdict:  # type: ignore[exhaustive-match]
+        case Converged():
+            return "converged"
+    return "twelve arms were forgotten"
+
+
+def a_candidate_is_not_made_by_hand(attempt: AttemptKey, output: Sha256) -> None:
+    print(CompletionCandidate(attempt, output, "/store"))  # type: ignore[call-arg]
+    print(Blocked(()))  # type: ignore[arg-type]
