@@ -1,0 +1,1 @@
+"""Observers: look at processes, files and schedulers, and return readings. They conclude nothing and change nothing."""
