@@ -5,7 +5,8 @@ Rules kept here:
 1. ``effective.json`` and ``environment.json`` are durable before the first step. They are read off the live objects; the desired manifest
    is nothing but what they are held against.
 2. Every checkpoint that the trainer saves is published, atomically; one that cannot be published ends the training.
-3. The trainer itself is not handed to callbacks; it is the one that ``Training.run`` was given, or the one that is calling.
+3. A run that is complete is not trained further: the Transformers trainer takes one step more when it resumes from the last one.
+4. The trainer itself is not handed to callbacks; it is the one that ``Training.run`` was given, or the one that is calling.
 """
 
 import sys
@@ -23,6 +24,11 @@ from countermark.wire.effective import encode_effective
 
 EFFECTIVE = "effective.json"
 ENVIRONMENT = "environment.json"
+
+
+@final
+class NothingLeft(Exception):
+    """The checkpoint that a training resumed from is the run's last step."""
 
 
 @final
@@ -110,6 +116,11 @@ def callback_of(recorder: Recorder) -> Any:
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
             recorder.begins(args, state, seen)
+
+        def on_epoch_begin(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
+            if state.global_step >= state.max_steps:
+                recorder.ends(args, state, seen)
+                raise NothingLeft(f"all {state.max_steps} steps were taken before")
 
         def on_substep_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
             recorder.sub_step()

@@ -7,13 +7,26 @@ Rules kept here:
 3. The collator pads on the right, takes no loss over padding and hides it from attention.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+from countermark.recipe.canonical import DatasetHasher
+from countermark.train.failures import CannotTrain
 from countermark.train.libraries import library
 from countermark.train.sequences import IGNORED, Preparation, Tokens
 from countermark.values import Sha256
+
+
+def hash_rows(rows: Iterable[Mapping[str, object]]) -> Sha256:
+    """The coordinate ``dataset`` of these rows. Raises ``CannotTrain`` naming the row that has no canonical form."""
+    hasher = DatasetHasher()
+    for number, row in enumerate(rows, 1):
+        try:
+            hasher.row(row)
+        except ValueError as error:
+            raise CannotTrain(f"Row {number} has no canonical form: {error}.") from error
+    return hasher.digest()
 
 
 @final

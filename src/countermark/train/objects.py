@@ -11,9 +11,12 @@ Rules kept here:
 import copy
 import hashlib
 import json
+import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from countermark.files.tokenizer_folder import MeasuredTokenizer, TokenizerDefect, measure_tokenizer
 from countermark.recipe.canonical import base_artifact_of
 from countermark.train.failures import CannotTrain
 from countermark.train.libraries import library
@@ -67,6 +70,20 @@ def padding_of(tokenizer: Any) -> int:
 def works_alike(live: Any, reference: Any) -> bool:
     """Whether a live tokenizer makes the ids that a freshly loaded one makes."""
     return _workings(live, reference) == _workings(reference, reference)
+
+
+def tokenization_of(tokenizer: Any, folder: Path | None) -> tuple[Sha256, bool] | Refused[TokenizerDefect]:
+    """The coordinate ``tokenization`` of a live tokenizer: the folder's where it works as the folder's does (True), else that of what it
+    would be saved as (False); or why that cannot be measured."""
+    if folder is not None and folder.is_dir():
+        measured = measure_tokenizer(folder)
+        reference = library("transformers").AutoTokenizer
+        if isinstance(measured, MeasuredTokenizer) and works_alike(tokenizer, reference.from_pretrained(folder)):
+            return measured.tokenization, True
+    with tempfile.TemporaryDirectory(prefix="countermark-tokenizer-") as place:
+        tokenizer.save_pretrained(place)
+        saved = measure_tokenizer(Path(place))
+    return saved if isinstance(saved, Refused) else (saved.tokenization, False)
 
 
 def _workings(tokenizer: Any, reference: Any) -> str:

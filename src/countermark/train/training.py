@@ -9,15 +9,14 @@ Rules kept here:
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Self, final
 
-from countermark.recipe.canonical import DatasetHasher
 from countermark.recipe.coordinates import SeededShuffle
 from countermark.train import build
 from countermark.train.assignment import Assignment, read_assignment
-from countermark.train.callback import Recorder, callback_of
-from countermark.train.failures import CannotTrain
-from countermark.train.handed_out import Collator, Sequences
+from countermark.train.callback import NothingLeft, Recorder, callback_of
+from countermark.train.handed_out import Collator, Sequences, hash_rows
 from countermark.train.libraries import library
 from countermark.train.objects import padding_of, tokenize_with
 from countermark.train.publishing import check_resumable, publish_adapter
@@ -82,18 +81,13 @@ class Training:
         manifest = self.assignment.manifest
         how = Preparation(manifest.sequence_length.number, manifest.packing.word, manifest.loss_mask.word)
         listed = self.rows() if rows is None else tuple(rows)
-        hasher = DatasetHasher()
-        for number, row in enumerate(listed, 1):
-            try:
-                hasher.row(row)
-            except ValueError as error:
-                raise CannotTrain(f"Row {number} has no canonical form: {error}.") from error
+        digest = hash_rows(listed)
         tokens = tuple(prepare(listed, tokenize_with(tokenizer), how))
         order = manifest.data_order
         if isinstance(order, SeededShuffle) and order.algorithm.word == "numpy_permutation":
             places: list[int] = library("numpy").random.default_rng(order.seed.number).permutation(len(tokens)).tolist()
-            return Sequences(hasher.digest(), how, order.spell(), tokenizer, tuple(tokens[place] for place in places))
-        return Sequences(hasher.digest(), how, None, tokenizer, tokens)
+            return Sequences(digest, how, order.spell(), tokenizer, tuple(tokens[place] for place in places))
+        return Sequences(digest, how, None, tokenizer, tokens)
 
     def collator(self, tokenizer: Any) -> Collator:
         """What makes a batch of sequences. Raises ``CannotTrain`` for a tokenizer that has nothing to pad with."""
@@ -118,7 +112,8 @@ class Training:
         resume = self.assignment.resume
         if resume is not None:
             check_resumable(resume)
-        trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+        with suppress(NothingLeft):
+            trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
         publish_adapter(self.assignment, trainer.model)
 
     def _on_cpu(self) -> bool:

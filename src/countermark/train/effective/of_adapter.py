@@ -27,7 +27,7 @@ _INITIALIZATIONS: Final[Mapping[object, str]] = {True: "kaiming", "gaussian": "g
 
 def read_adapter(live: Live) -> Readings:
     """The coordinates of ``NAMES``."""
-    layers = dict(_layers(live.model))
+    layers = adapted_modules(live.model)
     adapters = {adapter for layer in layers.values() for adapter in layer.r}
     if len(adapters) != 1:
         why = Unread(f"the model has {len(adapters)} low-rank adapters, and this roster is of one")
@@ -46,12 +46,10 @@ def read_adapter(live: Live) -> Readings:
     }
 
 
-def _layers(model: Any) -> Iterator[tuple[str, Any]]:
-    """The adapted modules by their names in the base."""
+def adapted_modules(model: Any) -> dict[str, Any]:
+    """The adapted modules by their names in the base, in the model's order."""
     kind = library("peft.tuners.lora.layer").LoraLayer
-    for name, module in model.named_modules():
-        if isinstance(module, kind):
-            yield name.removeprefix(_PREFIX), module
+    return {name.removeprefix(_PREFIX): module for name, module in model.named_modules() if isinstance(module, kind)}
 
 
 # --------------------------------------------------------------------------------------------------------------- method

@@ -12,24 +12,22 @@ Rules kept here:
 """
 
 import random
-import tempfile
 from array import array
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from countermark.evidence.members import How, Read, Unread
 from countermark.files.dataset_file import LoadedDataset
-from countermark.files.tokenizer_folder import MeasuredTokenizer, measure_tokenizer
 from countermark.train.effective.seen import Live, Readings, Said, said
 from countermark.train.failures import CannotTrain
 from countermark.train.fields_of import is_sft, is_sft_trainer
 from countermark.train.handed_out import Sequences
 from countermark.train.libraries import library
-from countermark.train.objects import tokenize_with, works_alike
+from countermark.train.objects import tokenization_of, tokenize_with
 from countermark.train.sequences import IGNORED, Preparation, Tokens, prepare, untruncated
 from countermark.train.sources import load_rows
+from countermark.values import Refused
 
 NAMES: Final = ("tokenization", "dataset", "sequence_length", "packing", "loss_mask")
 #: Sequences of a dataset that was handed out which are looked at through the collator.
@@ -95,17 +93,11 @@ def _tokenization(live: Live, tokenizer: Any, how: How) -> Said:
     """The folder's hash if the live tokenizer works as the folder's does; else the hash of what it would be saved as."""
     if tokenizer is None:
         return Unread("nobody saw a tokenizer")
-    folder = live.assignment.source("tokenizer")
-    measured = measure_tokenizer(folder)
-    transformers = library("transformers")
-    if isinstance(measured, MeasuredTokenizer) and works_alike(tokenizer, transformers.AutoTokenizer.from_pretrained(folder)):
-        return said("tokenization", measured.tokenization.spell(), how)
-    with tempfile.TemporaryDirectory(prefix="countermark-tokenizer-") as place:
-        tokenizer.save_pretrained(place)
-        saved = measure_tokenizer(Path(place))
-    if not isinstance(saved, MeasuredTokenizer):
+    found = tokenization_of(tokenizer, live.assignment.source("tokenizer"))
+    if isinstance(found, Refused):
         return Unread("the live tokenizer is not the folder's, and cannot be measured")
-    return said("tokenization", saved.tokenization.spell())
+    digest, is_the_folders = found
+    return said("tokenization", digest.spell(), how if is_the_folders else "live_object")
 
 
 # ---------------------------------------------------------------------------------------------------------- preparation
