@@ -173,7 +173,7 @@ def an_attempt_is_a_nonce_of_a_work(nonce: Nonce, text: str, key: AttemptKey, ab
 
 def control_comes_joined(evidence: EvidenceComposition, control: ControlComposition, graph: AttemptGraph) -> None:
     join(evidence, control, 0)
-    join(control, evidence, 0)  # type: ignore[arg-type]
+    join(graph, control, 0)  # type: ignore[arg-type]
     join(evidence, graph, 0)  # type: ignore[arg-type]
     reconcile(join(evidence, control, 0))  # type: ignore[arg-type]
     print(ConvergenceInput(evidence, control, 0))  # type: ignore[call-arg]
