@@ -5,7 +5,8 @@ Rules kept here:
 1. A transition is claimed on the version that the verdict was derived from; a moved ledger means: look again.
 2. A slot that somebody else took is a success: the winner's claim is carried on with.
 3. The intent is durable before the launcher is called and the outcome after; a call that broke is ``unknown``, never ``refused``.
-4. Nothing is retried beyond the number that the caller allows; going on from a checkpoint that was gone on from before is a retry.
+4. Nothing is retried beyond the number that the caller allows. Beginning where an earlier resume or relaunch began is a retry too: no
+   progress was made between, and a trainer that always dies, or is always lost, there is not started for ever.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,17 @@ from countermark.launch.local import Fenced, FenceFailed, FenceHeldOff
 from countermark.launch.order import LaunchOrder
 from countermark.launch.stopping import NothingToStop, StopFailed, Stopped, StopPending, StopResult
 from countermark.lines.surface import AttemptNotFenced, RetriesUsedUp
-from countermark.run.attempts import AttemptKey, Cause, InfrastructureRetry, InitialAttempt, Nonce, Relaunch, Resume
+from countermark.run.attempts import (
+    AttemptKey,
+    Cause,
+    CheckpointIdentity,
+    InfrastructureRetry,
+    InitialAttempt,
+    Nonce,
+    Relaunch,
+    Resume,
+    checkpoint_of,
+)
 from countermark.run.checkpoint import AdmittedCheckpoint
 from countermark.run.claims import (
     Committed,
@@ -72,7 +83,7 @@ def act(
         case StopRequired(attempts):
             return _together(*(_stop(ports, attempt) for attempt in attempts))
         case Lost(attempts):
-            return _together(*(relaunch(ports, record, attempt, admitted) for attempt in attempts))
+            return _together(*(relaunch(ports, record, attempt, admitted, retries) for attempt in attempts))
         case ResumeAvailable(attempt, checkpoints):
             return resume(ports, record, attempt, checkpoints.first, retries)
         case RetryRequired(attempts):
@@ -91,23 +102,21 @@ def _together(*answers: "Acted | Refused[object]") -> "Acted | Refused[object]":
 
 
 def _over(ledger: RunLedger, allowed: int) -> Refused[object] | None:
-    used = sum(isinstance(claim.transition.cause, InfrastructureRetry) for claim in ledger.claims) + _repeated_resumes(ledger)
+    again = begun_again(ledger)
+    used = sum(isinstance(claim.transition.cause, InfrastructureRetry) for claim in ledger.claims) + len(again) - len(set(again))
     return Refused(NonEmpty(RetriesUsedUp(allowed, used))) if used >= allowed else None
 
 
-def _repeated_resumes(ledger: RunLedger) -> int:
-    """How many resumes went on from a checkpoint that an earlier resume of the run had gone on from: no progress was made between."""
-    checkpoints = [claim.transition.cause.checkpoint for claim in ledger.claims if isinstance(claim.transition.cause, Resume)]
-    return len(checkpoints) - len(set(checkpoints))
+def begun_again(ledger: RunLedger) -> tuple[CheckpointIdentity | None, ...]:
+    """Where each resume and relaunch of the run began, in the order of their claims; None for the base artifact."""
+    causes = (claim.transition.cause for claim in ledger.claims)
+    return tuple(checkpoint_of(cause) for cause in causes if isinstance(cause, Resume | Relaunch))
 
 
 def resume(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoint: AdmittedCheckpoint, retries: int) -> Acted | Refused[object]:
     """Go on from an admitted checkpoint under a new transition."""
     identity = checkpoint.identity
-    used = any(
-        isinstance(claim.transition.cause, Resume) and claim.transition.cause.checkpoint == identity for claim in record.ledger.claims
-    )
-    if used and (refusal := _over(record.ledger, retries)) is not None:
+    if identity in begun_again(record.ledger) and (refusal := _over(record.ledger, retries)) is not None:
         return refusal
     return start(ports, record, Resume(attempt, identity))
 
@@ -140,12 +149,15 @@ def dispatch(ports: Ports, run_id: str, attempt: AttemptKey) -> Acted | Refused[
     claim = next((one for one in record.ledger.claims if one.attempt == attempt), None)
     if claim is None:
         return Refused(NonEmpty(AttemptNotClaimed(attempt)))
-    beginning = ports.beginning(record, claim.transition.cause)
+    if any(outcome.attempt == attempt for outcome in record.ledger.outcomes):
+        return Acted((f"attempt {attempt.nonce.hex[:8]} was dispatched before",))
+    beginning = ports.beginning(record, claim)
     if isinstance(beginning, Refused):
         return beginning
     intent = ports.store.record_dispatch_intent(claim, "local", ports.host, ports.now_ms())
     if isinstance(intent, Refused):
-        done = all(isinstance(defect, AlreadyDispatched) for defect in intent.defects)
+        # Another controller may have dispatched it meanwhile, and gone on to its successor: none of that is a defect.
+        done = any(isinstance(defect, AlreadyDispatched) for defect in intent.defects)
         return Acted((f"attempt {attempt.nonce.hex[:8]} was dispatched before",)) if done else Refused(intent.defects)
     result = _launch(ports, record, claim, beginning)
     outcome = ports.store.record_dispatch_outcome(intent.fact, result, ports.now_ms())
@@ -199,8 +211,13 @@ def _stopped(answer: StopResult) -> str:
             return f"could not be stopped: {why}"
 
 
-def relaunch(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoints: tuple[AdmittedCheckpoint, ...]) -> Acted | Refused[object]:
+def relaunch(
+    ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoints: tuple[AdmittedCheckpoint, ...], retries: int
+) -> Acted | Refused[object]:
     """Fence the lost attempt, then claim and start a new one from the newest admitted checkpoint, or from the beginning."""
+    newest = checkpoints[0].identity if checkpoints else None
+    if newest in begun_again(record.ledger) and (refusal := _over(record.ledger, retries)) is not None:
+        return refusal
     fenced = ports.launcher.fence(attempt.nonce.hex)
     match fenced:
         case FenceHeldOff():
@@ -209,6 +226,5 @@ def relaunch(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoints: 
             return Refused(NonEmpty(AttemptNotFenced(attempt, why)))
         case Fenced():
             pass
-    newest = checkpoints[0].identity if checkpoints else None
     started = start(ports, record, Relaunch(attempt, "process", newest))
     return started if isinstance(started, Refused) else Acted((f"fenced attempt {attempt.nonce.hex[:8]}", *started.lines))

@@ -2,23 +2,26 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from countermark.files.attempt_folder import START, ReceiptRead, present, read_claim
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.desired import CHECKPOINTS
 from countermark.files.procfs import host_name
 from countermark.launch.local import LocalLauncher
 from countermark.lines.surface import CheckpointGone
 from countermark.observe.local import LocalObserver
-from countermark.run.attempts import Cause, CheckpointIdentity, checkpoint_of
+from countermark.run.attempts import CheckpointIdentity, checkpoint_of
 from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointDefect, admit_checkpoint
+from countermark.run.claims import ExecutionClaim
 from countermark.run.records import RunRecord
 from countermark.store.interface import LoadDefect, Store
 from countermark.values import NonEmpty, Refused
+from countermark.wire.receipts import ResumesFrom
 
 #: The entry of a store's folder under which each attempt has its own.
 ATTEMPTS = "attempts"
@@ -49,21 +52,31 @@ class Ports:
         """The run as the ledger has it now."""
         return self.store.load_run(run_id)
 
-    def beginning(self, record: RunRecord, cause: Cause) -> str | None | Refused[CheckpointGone]:
-        """The path of the checkpoint at which an attempt with this cause begins, admitted again now; None for the base artifact."""
-        wanted = checkpoint_of(cause)
+    def beginning(self, record: RunRecord, claim: ExecutionClaim) -> str | None | Refused[CheckpointGone]:
+        """The path of the checkpoint at which the claim's attempt begins, admitted again now; None for the base artifact.
+
+        An earlier dispatch of the claim may have written the path down already. That one stands: the claim's bytes are the same at every
+        dispatch, also where a copy of the checkpoint came to lie, or vanished, elsewhere.
+        """
+        wanted = checkpoint_of(claim.transition.cause)
         if wanted is None:
             return None
-        found = self.find_checkpoint(record, wanted)
+        folder = self.launcher.folder(claim.attempt.nonce.hex)
+        written = read_claim(folder)
+        told = written.receipt.beginning if isinstance(written, ReceiptRead) else None
+        if isinstance(told, ResumesFrom) and present(folder, START):
+            return told.path
+        found = self.find_checkpoint(record, wanted, told.path if isinstance(told, ResumesFrom) else None)
         return Refused(NonEmpty(CheckpointGone(wanted.step, wanted.digest.spell()))) if found is None else found.path
 
-    def find_checkpoint(self, record: RunRecord, wanted: CheckpointIdentity) -> AdmittedCheckpoint | None:
-        """The admitted checkpoint of the run that has this identity, wherever among its attempts it lies."""
-        members = frozenset(claim.attempt.nonce.hex for claim in record.ledger.claims)
-        for nonce in members:
-            path = self.launcher.folder(nonce) / CHECKPOINTS / f"step-{wanted.step}"
+    def find_checkpoint(self, record: RunRecord, wanted: CheckpointIdentity, path: str | None = None) -> AdmittedCheckpoint | None:
+        """The admitted checkpoint of the run that has this identity: the one at ``path``, else the first in the order of the claims."""
+        claims = record.ledger.claims
+        members = frozenset(claim.attempt.nonce.hex for claim in claims)
+        places = [self.launcher.folder(claim.attempt.nonce.hex) / CHECKPOINTS / f"step-{wanted.step}" for claim in claims]
+        for place in places if path is None else [Path(path)]:
             answer: AdmittedCheckpoint | Refused[CheckpointDefect] = admit_checkpoint(
-                read_checkpoint(path), record.ledger.desired.manifest, members
+                read_checkpoint(place), record.ledger.desired.manifest, members
             )
             if isinstance(answer, AdmittedCheckpoint) and answer.identity == wanted:
                 return answer
@@ -71,7 +84,7 @@ class Ports:
 
 
 @contextmanager
-def opened(folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float) -> Iterator[Ports]:
+def opened(folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float) -> Generator[Ports, None, None]:
     """The ports of the store in ``folder``. Raises ``StoreError`` where it cannot be opened."""
     from countermark.store.sqlite import SqliteStore
 

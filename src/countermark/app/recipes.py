@@ -34,11 +34,14 @@ from countermark.recipe import (
     resolve,
 )
 from countermark.recipe.formats.toml import read_settings, read_toml
-from countermark.recipe.text import RECIPE_BYTES_MAX, Recipe, RecipeOtherFormat, RecipeTooLarge, Setting
+from countermark.recipe.text import RECIPE_BYTES_MAX, SOURCES, Recipe, RecipeOtherFormat, RecipeTooLarge, Setting, Source
 from countermark.values import NonEmpty, Principal, Refused, Sha256
+from countermark.weights.refusals import FileAbsent
 
 #: The formats that can be named with ``--format``.
 FORMATS: Final = ("toml",)
+#: How receipts and defects name the arguments of ``--set``.
+SETTINGS: Final = "--set"
 _MEASURED_FROM: Final = {"base_artifact": "model", "tokenization": "tokenizer", "dataset": "dataset"}
 
 
@@ -82,7 +85,7 @@ def resolve_recipe(
     tool = f"countermark {version('countermark')}"
     if format is not None and format not in FORMATS:
         return Refused(NonEmpty(RecipeOtherFormat(path, format)))
-    read = [_read_file(each, tool) for each in (path, *overlays)] + ([read_settings(tuple(sets), tool)] if sets else [])
+    read = [_read_file(each, tool) for each in (path, *overlays)] + ([read_settings(tuple(sets), tool, SETTINGS)] if sets else [])
     refusals = [each for each in read if isinstance(each, Refused)]
     if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
         return Refused(defects)
@@ -91,7 +94,7 @@ def resolve_recipe(
         assert isinstance(each, Recipe)
         recipe = each if recipe is None else recipe.over(each)
     assert recipe is not None, "the recipe itself was read"
-    sources = {name: _absolute(source.text, source.said.source) for name, source in recipe.sources.items()}
+    sources = {name: _where(source) if SOURCES[name].kind is None else source.text for name, source in recipe.sources.items()}
     measured = _measured(sources, progress) if pin else _Measured(Observations(()), (), ())
     answer = resolve(recipe.observations.over(measured.observations))
     found = (*measured.defects, *(answer.defects if isinstance(answer, Refused) else ()))
@@ -121,12 +124,13 @@ def _read_file(path: str, tool: str) -> Recipe | Refused[object]:
     return Refused(recipe.defects) if isinstance(recipe, Refused) else recipe
 
 
-def _absolute(text: str, said_by: str) -> str:
-    """A source's path, relative to the file that named it; an option names it relative to the working folder."""
-    if text.isdigit() or os.path.isabs(text):
-        return text
-    base = Path(said_by).absolute().parent if os.path.isfile(said_by) else Path.cwd()
-    return os.path.normpath(base / os.path.expanduser(text))
+def _where(source: Source) -> str:
+    """A source's path, relative to the file that named it; an option names it relative to the working folder.
+
+    ``..`` is left in it: behind a link it leads elsewhere than its text does.
+    """
+    base = Path.cwd() if source.said.source == SETTINGS else Path(source.said.source).absolute().parent
+    return str(base / os.path.expanduser(source.text))
 
 
 @final
@@ -147,11 +151,18 @@ def _measured(sources: Mapping[str, str], progress: Callable[[str], TotalProgres
             continue
         found = _measure(axis, sources, progress(source))
         if isinstance(found, Refused):
-            defects.extend(found.defects)
+            defects.extend(_placed(defect, sources[source]) for defect in found.defects)
             continue
         said.append(Observation(axis, found.spell(), Receipt(axis, sources[source], 0, f"sources.{source}", "--pin")))
         lines.append(f"{axis} = {found.spell()} (content of {sources[source]})")
     return _Measured(Observations((Layer("measured", tuple(said)),)), tuple(defects), tuple(lines))
+
+
+def _placed(defect: object, source: str) -> object:
+    """A defect that says which of the sources' files is not there."""
+    if not isinstance(defect, FileAbsent) or os.path.isabs(defect.file):
+        return defect
+    return FileAbsent(os.path.join(source if os.path.isdir(source) else os.path.dirname(source), defect.file))
 
 
 def _measure(axis: str, sources: Mapping[str, str], progress: TotalProgress) -> Sha256 | Refused[object]:

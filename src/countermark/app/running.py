@@ -10,13 +10,14 @@ Rules kept here:
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from countermark.app.acting import Acted, act, start
 from countermark.app.compare import find_run as find_run_in
 from countermark.app.ports import Ports
 from countermark.app.sweeping import Progress, admitted, look, quiet
-from countermark.files.attempt_folder import TERMINAL, present
+from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.lines.conclusion import conclusion_lines
 from countermark.lines.surface import CheckpointNotAmong, ResumeUnavailable, SweepUndecodable
 from countermark.observe.processes import Alive, Settling, read_process
@@ -29,6 +30,7 @@ from countermark.verdict.kinds import (
     Cancelled,
     Conclusion,
     Converged,
+    GraceRunning,
     InProgress,
     LaunchPending,
     ObservationRequired,
@@ -131,38 +133,81 @@ def advance(
 def watch(
     ports: Ports, run_id: str, retries: int, allowed: Callable[[Verdict], bool], progress: Progress = quiet
 ) -> Iterator[Step | Refused[object]]:
-    """Advance until nothing is left to wait for. Each step that found or did something new is given out."""
+    """Advance until nothing is left to wait for. Each look is given out, with what was done for it.
+
+    What certainly changes (a trainer at work, a grace that runs) is waited for without an end; what may or may not change (a launch of
+    which nobody knows the outcome, a reading to be made once more) for as long as the grace.
+    """
+    uncertain_since: float | None = None
     while True:
         step = advance(ports, run_id, retries, allowed, progress)
         yield step
         if isinstance(step, Refused):
             return
-        verdict = step.looked.conclusion.verdict
-        if not step.acted.lines and not _worth_waiting(verdict):
+        if step.acted.lines:
+            uncertain_since = None
+            time.sleep(ports.poll_s)
+            continue
+        hope = _hope(step.looked)
+        if hope is None:
             return
-        wait_for_change(ports, step.looked)
+        if hope.certain:
+            uncertain_since = None
+        elif uncertain_since is None:
+            uncertain_since = time.monotonic()
+        elif time.monotonic() - uncertain_since >= ports.grace_ms / 1000:
+            return
+        wait_for_change(ports, step.looked, hope.longest_s)
 
 
-def _worth_waiting(verdict: Verdict) -> bool:
-    """Whether looking again may find something else although nobody acts. A missing order is mended by the next sweep."""
-    if isinstance(verdict, ObservationRequired):
-        return bool(verdict.orders_missing)
-    return isinstance(verdict, InProgress | LaunchPending)
+@final
+@dataclass(frozen=True, slots=True)
+class _Hope:
+    """Looking again may find something else although nobody acts: after ``longest_s`` seconds in any case, and whether it surely will."""
+
+    certain: bool
+    longest_s: float
 
 
-def wait_for_change(ports: Ports, looked: Looked, longest_s: float = 30.0) -> None:
-    """Wait until some attempt of the run lives no more, or for ``longest_s`` seconds: a hint for when to look, never evidence."""
-    record = ports.load(looked.record.run_id)
-    folders = [] if isinstance(record, Refused) else [ports.launcher.folder(claim.attempt.nonce.hex) for claim in record.ledger.claims]
-    ended = [present(folder, TERMINAL) for folder in folders]
+def _hope(looked: Looked) -> _Hope | None:
+    """What there is to wait for, or None."""
+    verdict = looked.conclusion.verdict
+    if isinstance(verdict, InProgress):
+        return _Hope(True, 30.0)
+    if isinstance(verdict, LaunchPending):
+        left = [why.grace_ms - why.waited_ms for why in looked.conclusion.why_not if isinstance(why, GraceRunning)]
+        return _Hope(True, min(left) / 1000 + 0.01) if left else _Hope(False, 1.0)
+    if isinstance(verdict, ObservationRequired) and (verdict.orders_missing or _ended_meanwhile(looked.sweep)):
+        return _Hope(False, 0.0)
+    return None
+
+
+def _ended_meanwhile(sweep: Sweep) -> bool:
+    """Whether an attempt's end shows in the second reading of terminals only: the next sweep reads all of what it left."""
+    first = {terminal.attempt for terminal in sweep.reads.terminals.population.members()}
+    return any(terminal.attempt not in first for terminal in sweep.reads.terminals_again.population.members())
+
+
+def wait_for_change(ports: Ports, looked: Looked, longest_s: float) -> None:
+    """Wait until some attempt lives or has ended otherwise than the sweep saw it, or for ``longest_s`` seconds (one poll at least): a hint
+    for when to look, never evidence. What changed since the sweep counts, so that nothing between the look and the waiting is missed."""
+    reads = looked.sweep.reads
+    ended = {terminal.attempt for reading in (reads.terminals, reads.terminals_again) for terminal in reading.population.members()}
+    lived = {process.attempt for process in reads.processes.population.members() if process.state != "dead"}
+    seen = {
+        ports.launcher.folder(claim.attempt.nonce.hex): (claim.attempt in ended, claim.attempt in lived)
+        for claim in looked.record.ledger.claims
+    }
     deadline = time.monotonic() + longest_s
     time.sleep(ports.poll_s)
-    while time.monotonic() < deadline:
-        if [present(folder, TERMINAL) for folder in folders] != ended:
-            return
-        if not any(isinstance(read_process(folder), Alive | Settling) for folder in folders):
-            return
-        time.sleep(ports.poll_s)
+    while (left := deadline - time.monotonic()) > 0 and all(_signs(folder) == before for folder, before in seen.items()):
+        time.sleep(min(ports.poll_s, left))
+
+
+def _signs(folder: Path) -> tuple[bool, bool]:
+    """Whether an attempt has a terminal, and whether anything of it lives."""
+    ended = isinstance(read_terminal(folder), ReceiptRead)
+    return ended, isinstance(read_process(folder), Alive | Settling)
 
 
 def find_run(ports: Ports, text: str) -> RunRecord | Refused[object]:

@@ -4,7 +4,9 @@ Rules kept here:
 
 1. An artifact often shows one leaf of a coordinate (``optimizer.beta1``). A leaf that differs makes the coordinate differ; leaves that
    agree do not make it read, because they do not show its form (which optimizer).
-2. This is a second source beside the trainer's word. It says nothing about coordinates that no artifact shows.
+2. Two artifacts can show two values (groups of one optimizer). One that differs is never hidden by another that agrees; of several that
+   differ, the first is told.
+3. This is a second source beside the trainer's word. It says nothing about coordinates that no artifact shows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,13 +36,13 @@ def _reading(wanted: str, facts: list[ArtifactFact]) -> Read | None:
     other = next((fact for fact in whole if fact.spelling != wanted), None)
     if other is not None:
         return Read(other.spelling, "artifact")
-    if whole:
-        return Read(wanted, "artifact")
-    shown = {fact.leaf.partition(".")[2]: fact.spelling for fact in facts}
-    differing = {leaf: found for leaf, found in shown.items() if leaf_spelling(wanted, f"x.{leaf}") != found}
+    differing: dict[str, str] = {}
+    for fact in facts:
+        if fact.leaf != fact.coordinate and leaf_spelling(wanted, fact.leaf) != fact.spelling:
+            differing.setdefault(fact.leaf.partition(".")[2], fact.spelling)
     if differing:
         return Read(with_leaves(wanted, differing), "artifact")
-    return None
+    return Read(wanted, "artifact") if whole else None
 
 
 def with_leaves(spelling: str, leaves: Mapping[str, str]) -> str:

@@ -5,9 +5,13 @@ Rules kept here:
 1. Each attempt's folder is a source of its own, with its own arm and receipt: one torn folder hides nothing of another.
 2. An attempt that was dispatched on another host is ``NotAttempted`` here; one that nobody dispatched yet has no folder and no source.
 3. Whatever cannot be read completely is ``ReadRefused`` with the reason, never a short ``Observed``.
-4. The observer's own readings of artifacts stand beside the trainer's word as a second source; neither replaces the other.
+4. "There is none" is said only where opening, listing and the file system's kind agree on it: a folder that is no folder, a name that is
+   listed and not found, and whatever a network file system does not show are refused.
+5. The observer's own readings of artifacts stand beside the trainer's word as a second source; neither replaces the other.
 """
 
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +41,17 @@ from countermark.evidence.members import (
     one_source,
 )
 from countermark.files.adapter import AdapterConfig, read_adapter
-from countermark.files.attempt_folder import OUTPUT, ReceiptAbsent, ReceiptRead, ReceiptRefused, present, read_bounded, read_terminal
+from countermark.files.attempt_folder import (
+    NETWORK_FILE_SYSTEMS,
+    OUTPUT,
+    ReceiptAbsent,
+    ReceiptRead,
+    ReceiptRefused,
+    file_system_of,
+    present,
+    read_bounded,
+    read_terminal,
+)
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
 from countermark.files.desired import CHECKPOINTS, EFFECTIVE
 from countermark.files.outputs import measure_output
@@ -129,18 +143,50 @@ class LocalObserver:
         started = self.now_ms()
         found: _Found[M] = _Found()
         try:
-            if folder.is_symlink():
-                found.refusals.append(f"{folder.name} is a symbolic link")
-            elif present(self.attempts_root, folder.name):
+            if _there(folder, found):
                 look(attempt, folder, found)
         except OSError as error:
-            found.refusals.append(f"{error.filename or folder.name}: {error.strerror}")
+            found.refusals.append(f"{error.filename or folder.name}: {error.strerror or error}")
         if found.elsewhere:
             return NotAttempted(f"the attempt's processes are on {found.elsewhere}; look from there")
         receipt = EnumerationReceipt(self.new_id(), source, self.host, started, self.now_ms())
         if found.refusals:
             return ReadRefused("; ".join(found.refusals), receipt)
         return Observed(tuple(found.members), receipt, tuple(found.misfiled))
+
+
+def _mode(path: Path, found: "_Found[M]") -> int | None:
+    """The kind of what is there; None where nothing is, and an absence that nothing proves is a refusal."""
+    try:
+        return os.stat(path, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        if (why := _absence_unproven(path)) is not None:
+            found.refusals.append(why)
+        return None
+
+
+def _there(path: Path, found: "_Found[M]") -> bool:
+    """Whether a folder is there to be looked into. What stands in its place is a refusal."""
+    mode = _mode(path, found)
+    if mode is None:
+        return False
+    if not stat.S_ISDIR(mode):
+        found.refusals.append(f"{path.name} is {'a symbolic link' if stat.S_ISLNK(mode) else 'no folder'}")
+        return False
+    return True
+
+
+def _absence_unproven(path: Path) -> str | None:
+    """Why it is not proven that a name that was not found is not there; None where it is."""
+    try:
+        if path.name in os.listdir(path.parent):
+            return f"{path.parent.name} lists {path.name}, which was not found: the reads disagree"
+        system = file_system_of(path.parent)
+    except FileNotFoundError:
+        return None
+    if system in NETWORK_FILE_SYSTEMS:
+        return f"{path.name} is not visible on a {system} file system, which does not prove that it was not written"
+    return None
 
 
 def _terminal(attempt: AttemptKey, folder: Path, found: _Found[Terminal]) -> None:
@@ -205,7 +251,7 @@ def _execution(process: ProcessIdentity) -> ExecutionIdentity:
 
 def _output(attempt: AttemptKey, folder: Path, found: _Found[OutputSeen]) -> None:
     path = folder / OUTPUT
-    if not present(folder, OUTPUT):
+    if _mode(path, found) is None:
         return
     reading = measure_output(path)
     if isinstance(reading, Refused):
@@ -226,7 +272,7 @@ def _trainers_word(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen
 
 
 def _checkpoints(attempt: AttemptKey, folder: Path, found: _Found[CheckpointSeen]) -> None:
-    if not present(folder, CHECKPOINTS):
+    if not _there(folder / CHECKPOINTS, found):
         return
     listed = list_checkpoints(folder / CHECKPOINTS)
     if not isinstance(listed, CheckpointListing):

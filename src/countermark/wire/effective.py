@@ -19,6 +19,8 @@ from countermark.values import Unreadable, shown
 EFFECTIVE_BYTES_MAX: Final = 1024 * 1024
 Nonce32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Text = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
+#: A reason is for people: what is longer than this is cut when it is written, so that a writer never makes what no reader takes.
+REASON_LENGTH_MAX: Final = 2000
 
 
 @final
@@ -55,9 +57,23 @@ def encode_effective(attempt: str, readings: dict[str, Read | Unread]) -> bytes:
     document = EffectiveManifest(
         1,
         attempt,
-        {name: _Read(said.value, said.how) if isinstance(said := readings[name], Read) else _Unread(said.reason) for name in ROSTER},
+        {name: _Read(said.value, said.how) if isinstance(said := readings[name], Read) else _Unread(_told(said.reason)) for name in ROSTER},
     )
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def _told(reason: str) -> str:
+    """A reason as UTF-8 can hold it: one that quotes a file's name may have characters that no text has."""
+    return reason[:REASON_LENGTH_MAX].encode("utf-8", errors="backslashreplace").decode("utf-8")
+
+
+# Of a union, the tag is required; of one struct alone, a missing tag would be let through. The other arm is never written.
+@final
+class _Other(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="another-document"):
+    pass
+
+
+_DOCUMENT: Final[msgspec.json.Decoder[EffectiveManifest | _Other]] = msgspec.json.Decoder(EffectiveManifest | _Other)
 
 
 def decode_effective(data: bytes) -> EffectiveManifest | Unreadable:
@@ -65,10 +81,12 @@ def decode_effective(data: bytes) -> EffectiveManifest | Unreadable:
     if len(data) > EFFECTIVE_BYTES_MAX:
         return Unreadable(f"it has {len(data)} bytes; {EFFECTIVE_BYTES_MAX} are the most")
     try:
-        document = msgspec.json.decode(data, type=EffectiveManifest)
+        document = _DOCUMENT.decode(data)
         json.loads(data, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         return Unreadable(ascii(str(error))[1:-1][:300])
+    if isinstance(document, _Other):
+        return Unreadable("it is another document")
     problems = [f"{name} is missing" for name in ROSTER if name not in document.coordinates]
     problems += [f"{shown(name)} is no coordinate" for name in document.coordinates if name not in ROSTER]
     for name, reading in document.coordinates.items():
