@@ -68,6 +68,8 @@ TRAINER: Final = (sys.executable, "-m", "countermark.train.finetune")
 
 def tell(into: str | None) -> int:
     """Tell the story in a folder (by default ``./demo``); 0 when everything in it held, else 1."""
+    from countermark.train import CannotTrain
+
     teller = Teller(Path(into or "demo").absolute())
     try:
         _prepare(teller)
@@ -80,7 +82,7 @@ def tell(into: str | None) -> int:
         _attached(teller)
         _other_seed(teller)
         _where_to_look(teller, run)
-    except StoryBroken as broken:
+    except (StoryBroken, CannotTrain) as broken:
         teller.say(f"✗ {broken}")
         teller.say(f"the folder is left as it is: {teller.folder}")
         return 1
