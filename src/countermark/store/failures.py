@@ -142,7 +142,7 @@ class StoreOnNetwork:
         return f"the store would lie on a network file system ({self.filesystem}), where its locks do not hold"
 
     def remedy(self) -> str:
-        return "keep the store on a local disk, for example --store sqlite:///home/…/.countermark, or share one over PostgreSQL"
+        return "keep the store on a local disk, for example --store sqlite:///home/…/.countermark"
 
 
 @final
