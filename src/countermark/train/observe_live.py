@@ -13,7 +13,7 @@ from typing import Any
 
 from countermark.recipe import Observations
 from countermark.recipe.formats.live import Measured, read_live
-from countermark.train.effective.of_adapter import adapted_modules
+from countermark.train.effective.of_adapter import PREFIX, adapted_modules
 from countermark.train.failures import CannotTrain, refusal
 from countermark.train.fields_of import fields_of, is_sft, tools
 from countermark.train.handed_out import Sequences, hash_rows
@@ -37,14 +37,17 @@ def observe_live(
     length decides how many steps an epoch takes. Raises ``CannotTrain`` for what cannot be measured.
     """
     trl = is_sft(arguments)
-    adapted = sorted({name.rpartition(".")[2] for name in adapted_modules(model)}) if model is not None else []
+    adapted = adapted_modules(model) if model is not None else {}
     measured = Measured(
         base_artifact=None if model is None else _base(model),
         tokenization=None if tokenizer is None else _tokenization(tokenizer),
         dataset=None if rows is None else hash_rows(rows),
         rows=None if dataset is None else len(dataset),
         adapted=tuple(adapted) or None,
+        modules=() if model is None else tuple(name.removeprefix(PREFIX) for name, _ in model.named_modules() if name),
         storage=None if model is None else str(base_of(model).dtype),
+        adapter_storage=" and ".join(sorted({str(part.weight.dtype) for layer in adapted.values() for part in layer.lora_A.values()}))
+        or None,
         packing=dataset.how.packing if isinstance(dataset, Sequences) else None,
         loss_mask=dataset.how.loss_mask if isinstance(dataset, Sequences) else None,
         sequence_length=dataset.how.sequence_length if isinstance(dataset, Sequences) else None,

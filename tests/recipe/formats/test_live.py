@@ -237,8 +237,14 @@ def test_deferrals_of_trl_and_peft_are_open_axes() -> None:
     )
     for raw, stood in ((None, "null"), ("all-linear", "all-linear"), (".*_proj", ".*_proj"), ("q_proj", "q_proj")):
         assert defects(read(adapter=lora(target_modules=raw))) == (unresolved("target_modules", "target_modules", stood, "LoraConfig"),)
-        adapted = read(adapter=lora(target_modules=raw), beside=measured(adapted=("v_proj", "q_proj")))
-        assert spelled(adapted) == clean_spellings()
+        beside = measured(
+            adapted=("a.0.v_proj", "a.0.q_proj", "a.1.q_proj", "a.1.v_proj"), modules=("a", "a.0", "a.0.k_proj", "a.0.q_proj")
+        )
+        assert spelled(read(adapter=lora(target_modules=raw), beside=beside)) == clean_spellings()
+    blind = measured(adapted=("q_proj",), modules=("q_proj", "other.q_proj"))
+    assert defects(read(adapter=lora(target_modules=None), beside=blind)) == (
+        unresolved("target_modules", "target_modules", "null", "LoraConfig"),
+    )
 
 
 def test_what_was_not_measured_is_open() -> None:
@@ -326,6 +332,13 @@ def test_combinations_of_trl_that_no_coordinate_can_hold() -> None:
 def test_several_workers_are_refused_by_name() -> None:
     assert defects(read(beside=measured(workers=2))) == (
         UnsupportedSemanticField("workers", "2", 0, "several workers reduce gradients in an order that no coordinate holds", "measured"),
+    )
+
+
+def test_an_adapter_beside_a_float32_base_is_float32_and_one_beside_another_is_asked_for() -> None:
+    assert spelled(read(beside=measured(adapter_storage=None))) == clean_spellings()
+    assert defects(read(beside=measured(storage="bfloat16", adapter_storage=None))) == (
+        unresolved("numeric_format", "the dtypes of base and adapter", "null", "measured"),
     )
 
 

@@ -19,6 +19,7 @@ from typing import Final, cast, final
 from countermark.recipe.formats.live_schedules import Schedule, ScheduleInput, read_schedule
 from countermark.recipe.formats.live_tables import ACCELERATOR_CONFIG, LORA_CONFIG, SFT_CONFIG, TRAINING_ARGUMENTS
 from countermark.recipe.formats.rules import FieldRule, Refuses, is_neutral, nearest, plain
+from countermark.recipe.modules import selecting_names
 from countermark.recipe.resolve import Layer, Observation, Observations, Receipt, ResolveDefect, UnknownField, UnsupportedSemanticField
 from countermark.values import PerMille, Sha256, Unreadable, shown
 
@@ -28,8 +29,9 @@ from countermark.values import PerMille, Sha256, Unreadable, shown
 class Measured:
     """What was measured beside the configurations. None: it was not, and what depends on it stays open.
 
-    ``rows``: rows that are fed in one epoch, after packing. ``adapted``: names of the modules that PEFT adapts. ``storage``,
-    ``adapter_storage``: the dtypes of base and adapter as torch names them; ``quantization``: empty, ``nf4``, ``nf4dq`` or ``int8``.
+    ``rows``: rows that are fed in one epoch, after packing. ``adapted``: full names, in the base, of the modules that PEFT adapts, and
+    ``modules`` those of all its modules. ``storage``, ``adapter_storage``: the dtypes of base and adapter as torch names them (an adapter
+    beside a float32 base is in float32, measured or not); ``quantization``: empty, ``nf4``, ``nf4dq`` or ``int8``.
     ``packing``, ``loss_mask`` and ``sequence_length`` are those of the dataset where no SFTConfig says them. ``initial_seed``: what
     ``torch.initial_seed()`` gave when the data loader was made. ``workers``: processes times devices in each. ``resume``: the admitted
     checkpoint that this attempt goes on from, which is no change of the computation.
@@ -40,6 +42,7 @@ class Measured:
     dataset: Sha256 | None = None
     rows: int | None = None
     adapted: tuple[str, ...] | None = None
+    modules: tuple[str, ...] = ()
     storage: str | None = None
     adapter_storage: str | None = None
     quantization: str = ""
@@ -186,11 +189,11 @@ def _numeric_format(reading: _Reading) -> None:
         reading.say("numeric_format", given.get(name), name, deferred=True)
         return
     compute = "bf16" if given["bf16"] is True else "fp16" if given["fp16"] is True else ""
-    storage, adapter = measured.quantization or measured.storage, measured.adapter_storage
-    if storage is None or adapter is None:
+    storage = (measured.quantization or measured.storage or "").removeprefix("torch.")
+    adapter = (measured.adapter_storage or ("float32" if storage == "float32" else "")).removeprefix("torch.")
+    if not storage or not adapter:
         reading.say("numeric_format", None, "the dtypes of base and adapter", "measured", deferred=True)
         return
-    storage, adapter = storage.removeprefix("torch."), adapter.removeprefix("torch.")
     if measured.quantization:
         known = _QUANTIZED.get(measured.quantization) if (adapter, compute) == ("float32", "bf16") else None
     else:
@@ -248,8 +251,10 @@ def _adapter(reading: _Reading) -> None:
     reading.say("dropout", given.get("lora_dropout") if isinstance(rate, Unreadable) else rate.number, "lora_dropout", "LoraConfig")
     targets = given.get("target_modules")
     if isinstance(targets, str) or targets is None:
-        if reading.measured.adapted is not None:
-            reading.say("target_modules", reading.measured.adapted, "the modules that PEFT adapts", "measured")
+        adapted = reading.measured.adapted
+        names = selecting_names(adapted, reading.measured.modules) if adapted else None
+        if names is not None:
+            reading.say("target_modules", names.names, "the modules that PEFT adapts", "measured")
         else:
             reading.say("target_modules", targets, "target_modules", "LoraConfig", deferred=True)
     else:

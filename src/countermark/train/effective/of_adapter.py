@@ -21,7 +21,7 @@ from countermark.train.libraries import library
 from countermark.values import Unreadable
 
 NAMES: Final = ("seed", "method", "target_modules", "rank", "scaling", "dropout")
-_PREFIX: Final = "base_model.model."
+PREFIX: Final = "base_model.model."
 _INITIALIZATIONS: Final[Mapping[object, str]] = {True: "kaiming", "gaussian": "gaussian", "orthogonal": "orthogonal"}
 
 
@@ -49,7 +49,7 @@ def read_adapter(live: Live) -> Readings:
 def adapted_modules(model: Any) -> dict[str, Any]:
     """The adapted modules by their names in the base, in the model's order."""
     kind = library("peft.tuners.lora.layer").LoraLayer
-    return {name.removeprefix(_PREFIX): module for name, module in model.named_modules() if isinstance(module, kind)}
+    return {name.removeprefix(PREFIX): module for name, module in model.named_modules() if isinstance(module, kind)}
 
 
 # --------------------------------------------------------------------------------------------------------------- method
@@ -89,7 +89,7 @@ def _own_tensors(layer: Any) -> Iterator[Any]:
 
 def _targets(live: Live, adapted: set[str]) -> Said:
     """The names that select exactly the adapted modules: the desired ones if they do, else last parts of names, else whole names."""
-    modules = {name.removeprefix(_PREFIX) for name, _ in live.model.named_modules() if name}
+    modules = {name.removeprefix(PREFIX) for name, _ in live.model.named_modules() if name}
     outside = {name for name in modules if not any(name.startswith(inside + ".") for inside in adapted)}
     desired = read_coordinate("target_modules", live.assignment.desired["target_modules"])
     last = tuple(sorted({name.rpartition(".")[2] for name in adapted}))
