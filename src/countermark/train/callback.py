@@ -10,6 +10,7 @@ Rules kept here:
 """
 
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any, final
 
@@ -63,9 +64,9 @@ class Recorder:
         if self._taken is not None:
             self._taken += took
 
-    def saved(self, step: int) -> None:
+    def saved(self, args: Any, step: int) -> None:
         """The trainer has written its checkpoint of this step."""
-        publish_step(self.assignment, step, self._taken)
+        publish_step(self.assignment, Path(args.output_dir) / f"checkpoint-{step}", step, self._taken)
 
     def ends(self, args: Any, state: Any, seen: dict[str, Any]) -> None:
         """After the last step: what of it still holds."""
@@ -129,7 +130,7 @@ def callback_of(recorder: Recorder) -> Any:
             recorder.step()
 
         def on_save(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
-            recorder.saved(state.global_step)
+            recorder.saved(args, state.global_step)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
             recorder.ends(args, state, seen)

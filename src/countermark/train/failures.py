@@ -18,4 +18,4 @@ class CannotTrain(Exception):
 def refusal(about: str, defects: Iterable[AnyDefect]) -> CannotTrain:
     """The exception for refused values: ``about`` names what was refused, and each defect says why and what to do."""
     told = [sentence(defect) for defect in defects]
-    return CannotTrain(*(f"{about}: {one.message} {one.remedy}".strip() for one in told))
+    return CannotTrain(*(f"{about}: {one.message}; {one.remedy}" for one in told))

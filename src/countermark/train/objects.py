@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from countermark.files.tokenizer_folder import MeasuredTokenizer, TokenizerDefect, measure_tokenizer
+from countermark.files.tokenizer_folder import MeasuredTokenizer, measure_tokenizer
 from countermark.recipe.canonical import base_artifact_of
 from countermark.train.failures import CannotTrain
 from countermark.train.libraries import library
 from countermark.train.sequences import Tokenize
 from countermark.values import Refused, Sha256
 from countermark.weights import TensorLine, weights_root
+from countermark.weights.refusals import TokenizerDefect
 
 #: torch's name of a dtype → the name that safetensors spells.
 DTYPES: Final[Mapping[str, str]] = {

@@ -2,8 +2,8 @@
 
 Rules kept here:
 
-1. The trainer writes into its own scratch folder; what is published is copied from there, durably and by one rename, and the scratch copy
-   is taken away afterwards.
+1. What is published is copied from the trainer's own folder, durably and by one rename. The trainer's copy is taken away afterwards where
+   it lies in the attempt's scratch folder, and left alone elsewhere.
 2. A published checkpoint is read back and admitted before an older one is taken away, and one that is not admitted counts for nothing. The
    newest admitted checkpoint always stays.
 3. An older checkpoint is renamed out of sight before it is deleted: a half-deleted folder never bears a checkpoint's name.
@@ -25,10 +25,9 @@ from countermark.train.failures import CannotTrain, refusal
 from countermark.values import Refused
 
 
-def publish_step(assignment: Assignment, step: int, micro_batches: int | None) -> PublishedCheckpoint:
+def publish_step(assignment: Assignment, source: Path, step: int, micro_batches: int | None) -> PublishedCheckpoint:
     """Publish the trainer's checkpoint of this step and keep as many as the settings say. Raises ``CannotTrain``, and ``OSError`` of the
     disk. ``micro_batches`` is what the trainer counted since step 0 (None: nobody did)."""
-    source = assignment.work / f"checkpoint-{step}"
     published = publish_checkpoint(
         source,
         assignment.checkpoints,
@@ -40,7 +39,8 @@ def publish_step(assignment: Assignment, step: int, micro_batches: int | None) -
     )
     if isinstance(published, Refused):
         raise refusal(f"the checkpoint of step {step}", published.defects)
-    shutil.rmtree(source)
+    if source.resolve().is_relative_to(assignment.work.resolve()):
+        shutil.rmtree(source)
     retain(assignment)
     return published
 

@@ -19,6 +19,8 @@ from countermark.train.libraries import loaded
 
 #: Methods that a subclass may have of its own: they say and save, and compute nothing.
 _HARMLESS: Final = frozenset({"log", "save_model", "create_model_card"})
+#: Details of a field that a reader of its own judges, off the object that they made.
+_READ_ELSEWHERE: Final = "lr_scheduler_kwargs."
 _TRAINERS: Final = (("transformers.trainer", "Trainer"), ("trl.trainer.sft_trainer", "SFTTrainer"))
 
 
@@ -28,7 +30,7 @@ def foreign(live: Live, config: Any) -> Iterator[str]:
     resume = None if live.assignment.resume is None else str(live.assignment.resume)
     read = read_live(fields_of(live.args), fields_of(config), Measured(resume=resume), trl=trl, tool=tools(trl=trl))
     for defect in read.defects:
-        if isinstance(defect, UnknownField | UnsupportedSemanticField):
+        if isinstance(defect, UnknownField | UnsupportedSemanticField) and not defect.field.startswith(_READ_ELSEWHERE):
             yield sentence(defect).message
     yield from _foreign_code(live.trainer)
 
