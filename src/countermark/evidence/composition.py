@@ -9,7 +9,7 @@ Rules kept here:
 4. Costs O(attempts + members).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass
 from typing import Final, Literal, final
 
@@ -139,10 +139,19 @@ class EvidenceComposition:
         return self.cut.order(self.subject, earlier, later)
 
 
+def _membership(graph: AttemptGraph) -> Callable[[AttemptKey], bool]:
+    """Whether an attempt is in the graph. Asked of every member, and all attempts of a graph are at one work, so nonces are looked up and
+    works compared."""
+    work = graph.subject.work
+    nonces = frozenset(key.nonce.hex for key in graph.attempts)
+    return lambda attempt: attempt.nonce.hex in nonces and (attempt.work is work or attempt.work == work)
+
+
 def compose_evidence(graph: AttemptGraph, readback: Readback, cut: ObservationCut) -> EvidenceComposition | Refused[CompositionDefect]:
     """Join the three, or refuse with every mismatch on every stage."""
     subject = readback.subject
     defects: list[CompositionDefect] = [*_halves("graph", subject, graph.subject), *_halves("cut", subject, cut.subject)]
+    is_member = _membership(graph)
     covered = {read.stage: read.receipts for read in cut.stages}
     first_look = frozenset(receipt.id for receipt in readback.population("terminals").receipts())
     for stage in STAGES:
@@ -153,7 +162,7 @@ def compose_evidence(graph: AttemptGraph, readback: Readback, cut: ObservationCu
             defects.append(CutCoversUnreadAxis(stage))
         elif same_look or (stage in covered and covered[stage] != receipts):
             defects.append(ReceiptMismatch(stage))
-        defects.extend(ForeignMember(stage, member.attempt) for member in population.members() if member.attempt not in graph.attempts)
+        defects.extend(ForeignMember(stage, member.attempt) for member in population.members() if not is_member(member.attempt))
         defects.extend(ForeignMember(stage, misfiled.folder) for misfiled in population.misfiled())
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)

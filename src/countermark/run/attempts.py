@@ -52,6 +52,10 @@ class AttemptKey:
     work: WorkKey
     nonce: Nonce
 
+    def __hash__(self) -> int:
+        # Graphs and sweeps look a million of these up. Nonces are random and a text keeps its hash, so the work adds cost and nothing else.
+        return hash(self.nonce.hex)
+
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ Rules kept here:
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, final
 
 from countermark.recipe import ROSTER, Manifest, spellings
@@ -356,11 +358,17 @@ def _foreign(readback: CheckpointReadback) -> tuple[CheckpointDefect, ...]:
     return ()
 
 
+@lru_cache(maxsize=8)
+def _spelled(desired: Manifest) -> Mapping[str, str]:
+    """The spellings of a manifest, kept: a run's many checkpoints are held against one."""
+    return MappingProxyType(spellings(desired))
+
+
 def _data_position(readback: CheckpointReadback, desired: Manifest) -> tuple[CheckpointDefect, ...]:
     found = readback.micro_batches
     if found is None:
         return ()
-    accumulation = int(spellings(desired)["gradient_accumulation"])
+    accumulation = int(_spelled(desired)["gradient_accumulation"])
     expected = expected_micro_batches(readback.step, accumulation, readback.epoch)
     return () if found in expected else (DataPositionMismatch(expected.first, found),)
 
@@ -381,7 +389,7 @@ def _membership(readback: CheckpointReadback, members: frozenset[str]) -> tuple[
 
 
 def _divergences(readback: CheckpointReadback, desired: Manifest) -> tuple[CheckpointDefect, ...]:
-    wanted = spellings(desired)
+    wanted = _spelled(desired)
     found = [
         Divergence(name, wanted[name], readback.declared.get(name, "nothing"), "its manifest")
         for name in (ROSTER if readback.declared is not None else ())

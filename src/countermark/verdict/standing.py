@@ -113,19 +113,21 @@ def _strength(result: LaunchResult) -> int:
 def standings(evidence: EvidenceComposition, states: Mapping[AttemptKey, ControlState]) -> dict[AttemptKey, Standing]:
     """Every attempt of the graph with the members that concern it."""
     found = {key: Standing(key, states[key]) for key in evidence.graph.attempts}
+    # Every member is one of the graph's, and these are all at one work: the nonce, whose hash is kept, tells them apart.
+    of = {key.nonce.hex: standing for key, standing in found.items()}
     reads = evidence.readback.reads
     for terminal in reads.terminals.population.members():
-        found[terminal.attempt].first_terminals.append(terminal)
+        of[terminal.attempt.nonce.hex].first_terminals.append(terminal)
     for terminal in reads.terminals_again.population.members():
-        found[terminal.attempt].second_terminals.append(terminal)
+        of[terminal.attempt.nonce.hex].second_terminals.append(terminal)
     for process in reads.processes.population.members():
-        found[process.attempt].processes.append(process)
+        of[process.attempt.nonce.hex].processes.append(process)
     for output in reads.outputs.population.members():
-        found[output.attempt].outputs.append(output)
+        of[output.attempt.nonce.hex].outputs.append(output)
     for checkpoint in reads.checkpoints.population.members():
-        found[checkpoint.attempt].checkpoints.append(checkpoint)
+        of[checkpoint.attempt.nonce.hex].checkpoints.append(checkpoint)
     for manifest in reads.manifests.population.members():
-        found[manifest.attempt].manifests.append(manifest)
+        of[manifest.attempt.nonce.hex].manifests.append(manifest)
     return found
 
 

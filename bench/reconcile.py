@@ -1,0 +1,194 @@
+"""Cost of admission, composition and reconciliation, as ratios within one run: ``python bench/reconcile.py [--attempts N] [--members N]``.
+
+Graphs of N attempts in a chain, shuffled, a star and at random; then a sweep with M members over a tenth as many attempts. The baseline is
+the naive fixpoint (sweep over all attempts until nothing changes), on a chain that is small enough for it. What is printed ends with the
+machine; nothing here asserts a time.
+"""
+
+import argparse
+import gc
+import platform
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from countermark.evidence.composition import EvidenceComposition, RawReads, Readback, bind_readback, compose_evidence  # noqa: E402
+from countermark.evidence.cut import STAGES, ObservationCut, StageRead  # noqa: E402
+from countermark.evidence.members import (  # noqa: E402
+    CheckpointSeen,
+    EnumerationReceipt,
+    ExecutionIdentity,
+    Failed,
+    Observed,
+    OutputSeen,
+    ProcessSeen,
+    RawRead,
+    Terminal,
+    one_source,
+)
+from countermark.run.attempts import (  # noqa: E402
+    Attempt,
+    AttemptGraph,
+    AttemptKey,
+    InfrastructureRetry,
+    InitialAttempt,
+    Nonce,
+    admit_attempt_graph,
+    predecessor_of,
+)
+from countermark.run.checkpoint import COMPONENTS, CheckpointReadback, ComponentAbsent, Incomplete  # noqa: E402
+from countermark.run.claims import (  # noqa: E402
+    ControlComposition,
+    Dispatched,
+    DispatchIntent,
+    DispatchOutcome,
+    ExecutionClaim,
+    RunLedger,
+    Transition,
+    compose_control,
+)
+from countermark.run.demand import subject_of  # noqa: E402
+from countermark.values import Sha256  # noqa: E402
+from countermark.verdict import ConvergenceInput, join, reconcile  # noqa: E402
+from tests.run.examples import desired  # noqa: E402
+
+DESIRED: Final = desired()
+SUBJECT: Final = subject_of(DESIRED)
+NAIVE_ATTEMPTS: Final = 4_000
+#: A checkpoint of which every component is missing.
+NOT_READ: Final = CheckpointReadback(
+    "/", "transformers-peft", 5, {component: ComponentAbsent(()) for component in COMPONENTS}, Incomplete(("torn",))
+)
+
+
+def key(number: int) -> AttemptKey:
+    return AttemptKey(SUBJECT.work, Nonce(f"{number:032x}"))
+
+
+def graph_of(shape: str, count: int) -> list[Attempt]:
+    """Attempts whose predecessors make the shape; every key object is made anew, as a ledger's rows are."""
+    chance = random.Random(7)
+    before: Callable[[int], int] = {
+        "chain": lambda number: number - 1,
+        "shuffled": lambda number: number - 1,
+        "star": lambda number: 0,
+        "random": lambda number: chance.randrange(number),
+    }[shape]
+    attempts = [Attempt(key(0), SUBJECT.demand, InitialAttempt())]
+    attempts += [Attempt(key(number), SUBJECT.demand, InfrastructureRetry(key(before(number)))) for number in range(1, count)]
+    if shape == "shuffled":
+        chance.shuffle(attempts)
+    return attempts
+
+
+def naive_rooted(attempts: Sequence[Attempt]) -> int:
+    """The fixpoint that asks every attempt again until nothing changes; the number of rooted attempts."""
+    rooted: set[AttemptKey] = set()
+    changed = True
+    while changed:
+        changed = False
+        for attempt in attempts:
+            before = predecessor_of(attempt.cause)
+            if attempt.key not in rooted and (before is None or before in rooted):
+                rooted.add(attempt.key)
+                changed = True
+    return len(rooted)
+
+
+def timed(act: Callable[[], Any]) -> tuple[float, Any]:
+    gc.collect()
+    began = time.perf_counter()
+    result = act()
+    return time.perf_counter() - began, result
+
+
+def ledger_of(attempts: Sequence[Attempt]) -> RunLedger:
+    demand = DESIRED.demand
+    return RunLedger(
+        DESIRED,
+        len(attempts),
+        tuple(ExecutionClaim(Transition(demand.id, demand.work, one.cause), one.key, at) for at, one in enumerate(attempts)),
+        tuple(DispatchIntent(one.key, "local", "n1", 0) for one in attempts),
+        tuple(DispatchOutcome(one.key, Dispatched("started"), 0) for one in attempts),
+    )
+
+
+def reads_of(attempts: int, members: int) -> tuple[RawReads, ObservationCut]:
+    """Populations with ``members`` members in all: a hundredth of them checkpoints, the rest spread evenly over both readings of terminals,
+    processes and outputs. Every member's key object is its own."""
+    numbers = [at % attempts for at in range(99 * members // 400)]
+    digest = Sha256("d" * 64)
+
+    def receipt(stage: str) -> EnumerationReceipt:
+        return EnumerationReceipt(stage, "bench", "n1", 1, 2)
+
+    def read(stage: str, found: list[Any]) -> RawRead[Any]:
+        return RawRead(SUBJECT, one_source("bench", Observed(tuple(found), receipt(stage))))
+
+    terminals = read("terminals", [Terminal(key(number), Failed(1), "supervisor", 1) for number in numbers])
+    again = read("terminals_again", [Terminal(key(number), Failed(1), "supervisor", 1) for number in numbers])
+    process = ExecutionIdentity("n1", "b1", "1", 5, 5)
+    processes = read("processes", [ProcessSeen(key(number), process, "dead") for number in numbers])
+    checkpoints = read(
+        "checkpoints", [CheckpointSeen(key(number % attempts), 5, f"/{number % attempts}/5", NOT_READ) for number in range(members // 100)]
+    )
+    outputs = read("outputs", [OutputSeen(key(number), f"/{number}", digest, 1, "") for number in numbers])
+    reads = RawReads(terminals, processes, outputs, checkpoints, read("manifests", []), again)
+    cut = ObservationCut(SUBJECT, tuple(StageRead(stage, reads.by_stage()[stage].population.receipts()) for stage in STAGES), True)
+    return reads, cut
+
+
+def admitted(attempts: Sequence[Attempt]) -> AttemptGraph:
+    graph = admit_attempt_graph(SUBJECT, attempts)
+    assert isinstance(graph, AttemptGraph)
+    return graph
+
+
+def concluded(attempts: int, members: int) -> None:
+    graph = admitted(graph_of("chain", attempts))
+    ledger = ledger_of(list(graph.attempts.values()))
+    reads, cut = reads_of(attempts, members)
+    total = sum(sum(1 for _ in read.population.members()) for read in reads.by_stage().values())
+    bound, readback = timed(lambda: bind_readback(SUBJECT, reads))
+    assert isinstance(readback, Readback)
+    composed, evidence = timed(lambda: compose_evidence(graph, readback, cut))
+    assert isinstance(evidence, EvidenceComposition)
+    controlled, control = timed(lambda: compose_control(graph, ledger))
+    assert isinstance(control, ControlComposition)
+    given = join(evidence, control, 0)
+    assert isinstance(given, ConvergenceInput)
+    folded, conclusion = timed(lambda: reconcile(given))
+    print(
+        f"{attempts:>9,} attempts {total:>10,} members: bind {bound:.3f} s, compose {composed:.3f} s, control {controlled:.3f} s, "
+        f"reconcile {folded:.3f} s, together {bound + composed + controlled + folded:.3f} s ({type(conclusion.verdict).__name__})"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attempts", type=int, default=100_000)
+    parser.add_argument("--members", type=int, default=1_000_000)
+    options = parser.parse_args()
+    times: dict[str, float] = {}
+    for shape in ("chain", "shuffled", "star", "random"):
+        attempts = graph_of(shape, options.attempts)
+        times[shape] = min(timed(lambda attempts=attempts: admitted(attempts))[0] for _ in range(3))
+        print(f"{options.attempts:>9,} attempts {shape:>9}: admit {times[shape]:.3f} s")
+    print(f"slowest shape against fastest: {max(times.values()) / min(times.values()):.2f}×")
+    backwards = list(reversed(graph_of("chain", NAIVE_ATTEMPTS)))
+    naive, _ = timed(lambda: naive_rooted(backwards))
+    ours, _ = timed(lambda: admitted(backwards))
+    print(f"{NAIVE_ATTEMPTS:>9,} attempts, chain from its end: naive fixpoint {naive:.3f} s, admit {ours:.3f} s: {naive / ours:.0f}×")
+    concluded(options.attempts, options.members // 10)
+    concluded(options.attempts, options.members)
+    print(f"machine: {platform.machine()}, {platform.processor() or platform.system()}, Python {platform.python_version()}")
+
+
+if __name__ == "__main__":
+    main()
