@@ -25,6 +25,8 @@ from countermark.evidence.cut import (
 )
 from countermark.evidence.cut import Receipts as ReadingReceipts
 from countermark.evidence.members import NotAttempted, Observed, OutputSeen, Population, ProcessSeen, RawRead, ReadRefused, Terminal
+from countermark.recipe import Contract, Manifest, Requirements, Resolution, contract_of, derive_work_key
+from countermark.recipe.coordinates import DataOrder, Off, SeededShuffle
 from countermark.run.attempts import AttemptGraph, AttemptKey, Nonce
 from countermark.run.claims import ControlComposition
 from countermark.run.demand import Subject
@@ -106,6 +108,41 @@ def a_sum_is_taken_apart_completely(answer: Refused[str] | Unreadable | Sha256) 
 
 class Wider(Sha256):  # type: ignore[misc]
     """A value's type is final: a subclass could spell itself otherwise."""
+
+
+# ------------------------------------------------------------------------------------------------------------ recipe
+
+
+def a_manifest_comes_from_observations(manifest: Manifest, resolution: Resolution, account: Principal) -> None:
+    derive_work_key(account, contract_of(resolution), Requirements())
+    derive_work_key(account, manifest, Requirements())  # type: ignore[arg-type]
+    derive_work_key("local", contract_of(resolution), Requirements())  # type: ignore[arg-type]
+    print(contract_of(manifest))  # type: ignore[arg-type]
+    print(Contract(manifest), Resolution(manifest, (), ()))  # type: ignore[call-arg]
+    print(Requirements("model"))  # type: ignore[arg-type]
+    print(replace(resolution, manifest=manifest))  # type: ignore[call-arg]
+
+
+def nothing_is_left_open(manifest: Manifest) -> None:
+    print(replace(manifest, seed=None))  # type: ignore[arg-type]
+    print(replace(manifest, seed="auto"))  # type: ignore[arg-type]
+    print(replace(manifest, total_steps=-1))  # type: ignore[arg-type]
+    print(manifest.method.rank, manifest.rank)  # type: ignore[attr-defined]
+    print(Manifest(seed=manifest.seed))  # type: ignore[call-arg]
+    manifest.seed = manifest.seed  # type: ignore[misc]
+
+
+def a_coordinate_is_not_another(manifest: Manifest) -> None:
+    print(replace(manifest, micro_batch=manifest.seed))  # type: ignore[arg-type]
+    print(replace(manifest, packing=manifest.loss_mask))  # type: ignore[arg-type]
+    print(replace(manifest, data_order=Off()))  # type: ignore[arg-type]
+
+
+def an_order_of_rows_is_taken_apart_completely(order: DataOrder) -> int:
+    match order:  # type: ignore[exhaustive-match]
+        case SeededShuffle(_, seed):
+            return seed.number
+    return 0
 
 
 # ---------------------------------------------------------------------------------------------------------- evidence
