@@ -118,7 +118,8 @@ def a_manifest_comes_from_observations(manifest: Manifest, resolution: Resolutio
     derive_work_key(account, manifest, Requirements())  # type: ignore[arg-type]
     derive_work_key("local", contract_of(resolution), Requirements())  # type: ignore[arg-type]
     print(contract_of(manifest))  # type: ignore[arg-type]
-    print(Contract(manifest), Resolution(manifest, (), ()))  # type: ignore[call-arg]
+    print(Contract(manifest))  # type: ignore[call-arg]
+    print(Resolution(manifest, (), ()))  # type: ignore[call-arg]
     print(Requirements("model"))  # type: ignore[arg-type]
     print(replace(resolution, manifest=manifest))  # type: ignore[call-arg]
 
