@@ -81,7 +81,7 @@ class Refused(Generic[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Digest:
+class Digest:
     """64 lower-case hexadecimal digits with the family that says what was hashed."""
 
     hex: str
@@ -112,7 +112,7 @@ class _Digest:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Sha256(_Digest):
+class Sha256(Digest):
     """SHA-256 of bytes that the context names, spelled ``sha256:…``."""
 
     family: ClassVar[str] = "sha256"
@@ -120,7 +120,7 @@ class Sha256(_Digest):
 
 @final
 @dataclass(frozen=True, slots=True)
-class WeightsRoot(_Digest):
+class WeightsRoot(Digest):
     """The weights root, spelled ``wr1:…``: independent of sharding and metadata (see ``countermark.weights``)."""
 
     family: ClassVar[str] = "wr1"
@@ -128,7 +128,7 @@ class WeightsRoot(_Digest):
 
 @final
 @dataclass(frozen=True, slots=True)
-class FilesDigest(_Digest):
+class FilesDigest(Digest):
     """The digest of exact files, spelled ``fd1:…``."""
 
     family: ClassVar[str] = "fd1"

@@ -113,6 +113,13 @@ def test_a_chain_rooted_in_another_demand_is_unrooted_here() -> None:
     assert defects(*CLEAN, *chain) == Counter([Unrooted(key(7)), Unrooted(key(8))])
 
 
+def test_an_attempt_of_another_demand_is_unrooted_although_it_follows_one_of_ours() -> None:
+    stranger = attempt(7, InfrastructureRetry(key(3)), demand=demand_id("weekly"))
+    behind = attempt(8, InfrastructureRetry(key(7)))
+    assert defects(*CLEAN, stranger) == Counter([Unrooted(key(7))])
+    assert defects(*CLEAN, stranger, behind) == Counter([Unrooted(key(7)), Unrooted(key(8))])
+
+
 def test_an_attempt_that_names_itself_is_unrooted() -> None:
     assert defects(attempt(7, InfrastructureRetry(key(7)))) == Counter([Unrooted(key(7))])
 

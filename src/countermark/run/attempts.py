@@ -221,7 +221,7 @@ def admit_attempt_graph(subject: Subject, attempts: Iterable[Attempt]) -> Attemp
             defects.append(AbsentPredecessor(key, predecessor))
         if occurrences[key] > 1:
             defects.append(DuplicateIdentity(key))
-        if not (predecessor in rooted if predecessor is not None else attempt.demand == subject.demand):
+        if attempt.demand != subject.demand or not (predecessor is None or predecessor in rooted):
             defects.append(Unrooted(key))
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)
@@ -233,10 +233,13 @@ def _rooted(subject: Subject, members: tuple[Attempt, ...]) -> set[AttemptKey]:
     followers: defaultdict[AttemptKey, list[AttemptKey]] = defaultdict(list)
     rooted: set[AttemptKey] = set()
     for attempt in members:
+        # An attempt of another demand is no step of a chain here, whatever predecessor it names.
+        if attempt.demand != subject.demand:
+            continue
         predecessor = predecessor_of(attempt.cause)
         if predecessor is not None:
             followers[predecessor].append(attempt.key)
-        elif attempt.demand == subject.demand:
+        else:
             rooted.add(attempt.key)
     waiting = list(rooted)
     while waiting:
