@@ -109,10 +109,11 @@ def test_a_ring_passes_every_local_check_and_is_unrooted() -> None:
 @proven_by(everything_rooted)
 def test_a_chain_rooted_in_another_demand_is_unrooted_here() -> None:
     other = demand_id("weekly")
-    chain = (attempt(7, demand=other), attempt(8, InfrastructureRetry(key(7)), demand=other))
-    assert defects(*CLEAN, *chain) == Counter([Unrooted(key(7)), Unrooted(key(8))])
+    chain = (attempt(7, demand=other), attempt(8, InfrastructureRetry(key(7)), demand=other), attempt(9, InfrastructureRetry(key(8))))
+    assert defects(*CLEAN, *chain) == Counter([Unrooted(key(7)), Unrooted(key(8)), Unrooted(key(9))])
 
 
+@proven_by(everything_rooted)
 def test_an_attempt_of_another_demand_is_unrooted_although_it_follows_one_of_ours() -> None:
     stranger = attempt(7, InfrastructureRetry(key(3)), demand=demand_id("weekly"))
     behind = attempt(8, InfrastructureRetry(key(7)))
@@ -157,6 +158,7 @@ def naive(members: tuple[Attempt, ...]) -> Counter[AttemptGraphDefect]:
     found: Counter[AttemptGraphDefect] = Counter()
     for member in members:
         before, seen, here = predecessor_of(member.cause), set[AttemptKey](), member
+        ours = member.demand == SUBJECT.demand
         if before is not None and before not in by_key:
             found[AbsentPredecessor(member.key, before)] += 1
         if times[member.key] > 1:
@@ -164,7 +166,8 @@ def naive(members: tuple[Attempt, ...]) -> Counter[AttemptGraphDefect]:
         while (back := predecessor_of(here.cause)) is not None and back in by_key and back not in seen:
             seen.add(back)
             here = by_key[back]
-        if predecessor_of(here.cause) is not None or here.demand != SUBJECT.demand:
+            ours = ours and here.demand == SUBJECT.demand
+        if predecessor_of(here.cause) is not None or not ours:
             found[Unrooted(member.key)] += 1
     return found
 
