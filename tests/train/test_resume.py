@@ -89,7 +89,7 @@ def test_a_killed_process_is_resumed_bit_for_bit(tiny: Tiny) -> None:
     """The packaged script in a process of its own, killed with SIGKILL after its first checkpoint."""
     import os
 
-    killed = tiny.attempt(settings={"save_steps": 10}, total_steps="120")
+    killed = tiny.attempt(settings={"save_steps": 10}, total_steps="60")
     process = subprocess.Popen(
         [sys.executable, "-m", "countermark.train.finetune"],
         env={**os.environ, **killed.environment},
@@ -105,7 +105,7 @@ def test_a_killed_process_is_resumed_bit_for_bit(tiny: Tiny) -> None:
     assert not killed.output.exists()
     assert killed.differing() == {}
 
-    whole, again = (tiny.attempt(settings={"save_steps": 60}, resume=place, total_steps="120") for place in (None, step))
+    whole, again = (tiny.attempt(settings={"save_steps": 60}, resume=place, total_steps="60") for place in (None, step))
     train(whole)
     train(again)
     assert adapter_bits(again.output) == adapter_bits(whole.output)

@@ -40,7 +40,8 @@ _AUTOCAST: Final[Mapping[str, tuple[str, bool, bool]]] = {
     "bf16_pure": ("bfloat16", False, False),
     "fp32_fp16amp": ("float32", False, True),
 }
-_INITIALIZATIONS: Final[Mapping[str, object]] = {"kaiming": True, "gaussian": "gaussian", "orthogonal": "orthogonal"}
+#: The manifest's word for how an adapter begins → PEFT's.
+INITIALIZATIONS: Final[Mapping[str, object]] = {"kaiming": True, "gaussian": "gaussian", "orthogonal": "orthogonal"}
 _PACKINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "none": {"packing": False},
     "concat_split": {"packing": True, "packing_strategy": "wrapped"},
@@ -146,26 +147,19 @@ def sft_config(assignment: Assignment, *, cpu: bool) -> dict[str, object]:
 
 
 def lora_config(manifest: Manifest) -> dict[str, object]:
-    """The arguments of ``peft.LoraConfig``. Raises ``CannotTrain`` with every reason why there are none."""
+    """The arguments of ``peft.LoraConfig``. Raises ``CannotTrain`` where no alpha gives the scaling to the bit."""
     method = manifest.method
-    reasons: list[str] = []
-    init = method.init.word
-    if init not in _INITIALIZATIONS:
-        reasons.append(f"method init {init}: it takes its start off the base, and the adapter would fit no base_artifact any more.")
-    alpha, root = 0.0, False
     try:
         alpha, root = _alpha(manifest)
     except ValueError as error:
-        reasons.append(f"scaling {method.scaling.spell()}: {error}, with rank-stabilized scaling or without.")
-    if reasons:
-        raise CannotTrain(*reasons)
+        raise CannotTrain(f"scaling {method.scaling.spell()}: {error}, with rank-stabilized scaling or without.") from None
     return {
         "r": method.rank.number,
         "lora_alpha": int(alpha) if alpha.is_integer() else alpha,
         "use_rslora": root,
         "lora_dropout": method.dropout.number / 1000,
         "target_modules": list(method.target_modules.names),
-        "init_lora_weights": _INITIALIZATIONS[init],
+        "init_lora_weights": INITIALIZATIONS[method.init.word],
         "use_dora": isinstance(method, Dora),
         "bias": "none",
         "task_type": "CAUSAL_LM",

@@ -50,7 +50,7 @@ class Training:
         return library("trl").SFTConfig(**build.sft_config(self.assignment, cpu=self._on_cpu()))
 
     def lora_config(self) -> Any:
-        """``peft.LoraConfig`` of the manifest. Raises ``CannotTrain`` with every reason why there is none."""
+        """``peft.LoraConfig`` of the manifest. Raises ``CannotTrain`` where PEFT cannot make the scaling, to the bit."""
         return library("peft").LoraConfig(**build.lora_config(self.assignment.manifest))
 
     def tokenizer(self) -> Any:

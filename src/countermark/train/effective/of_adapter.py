@@ -15,6 +15,7 @@ from typing import Any, Final
 from countermark.evidence.members import Read, Unread
 from countermark.recipe import read_coordinate
 from countermark.recipe.coordinates import ModuleNames
+from countermark.train.build import INITIALIZATIONS
 from countermark.train.effective.of_trainer import foreign
 from countermark.train.effective.seen import Live, Readings, Said, one_of, said
 from countermark.train.libraries import library
@@ -22,7 +23,7 @@ from countermark.values import Unreadable
 
 NAMES: Final = ("seed", "method", "target_modules", "rank", "scaling", "dropout")
 PREFIX: Final = "base_model.model."
-_INITIALIZATIONS: Final[Mapping[object, str]] = {True: "kaiming", "gaussian": "gaussian", "orthogonal": "orthogonal"}
+_WORDS: Final[Mapping[object, str]] = {peft: word for word, peft in INITIALIZATIONS.items()}
 
 
 def read_adapter(live: Live) -> Readings:
@@ -34,7 +35,7 @@ def read_adapter(live: Live) -> Readings:
         return {**dict.fromkeys(NAMES, why), "seed": _seed(live, proven=None)}
     adapter = adapters.pop()
     config = live.model.peft_config[adapter]
-    init = _INITIALIZATIONS.get(config.init_lora_weights)
+    init = _WORDS.get(config.init_lora_weights)
     proven = _drawn_from_seed(layers, adapter, config, live.args.seed) if live.fresh and init is not None else None
     return {
         "seed": _seed(live, proven),

@@ -1,0 +1,122 @@
+"""Checkpoints and outputs as they are published: atomic, admitted, kept while they are needed, never replaced."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from countermark.files.checkpoints import read_checkpoint
+from countermark.files.outputs import OutputReading, measure_output
+from countermark.run.checkpoint import AdmittedCheckpoint, Atomic, CheckpointReadback, admit_checkpoint
+from countermark.train import CannotTrain, publishing
+from tests.faults import planted, proven_by
+from tests.train.tiny import WORK_KEY, Attempt, Tiny, honest, train
+
+pytestmark = pytest.mark.torch
+
+
+def trained(tiny: Tiny, keep: int = 9) -> Attempt:
+    attempt = tiny.attempt(settings={"keep_checkpoints": keep})
+    train(attempt)
+    return attempt
+
+
+def test_every_checkpoint_is_published_atomically_and_admitted(tiny: Tiny) -> None:
+    attempt = trained(tiny)
+    assert attempt.published() == ["step-2", "step-4", "step-6", "step-8"]
+    assignment = attempt.training().assignment
+    for name, step, micro_batches in (("step-2", 2, 4), ("step-4", 4, 7), ("step-6", 6, 10), ("step-8", 8, 14)):
+        readback = read_checkpoint(attempt.folder / "checkpoints" / name)
+        assert isinstance(readback, CheckpointReadback)
+        assert isinstance(readback.publication, Atomic)
+        assert (readback.step, readback.attempt, readback.work_key) == (step, assignment.nonce, WORK_KEY)
+        assert readback.declared == attempt.desired
+        # Nine rows are five micro batches, so every third step of an epoch takes one.
+        assert readback.micro_batches == micro_batches
+        admitted = admit_checkpoint(readback, assignment.manifest, frozenset({assignment.nonce}))
+        assert isinstance(admitted, AdmittedCheckpoint), admitted
+
+
+def test_the_trainers_own_copies_are_taken_away(tiny: Tiny) -> None:
+    attempt = trained(tiny)
+    assert list((attempt.folder / "work").iterdir()) == []
+    assert not [name for name in os.listdir(attempt.folder / "checkpoints") if name.startswith(".")]
+
+
+def test_a_folder_that_is_not_the_attempts_is_left_alone(tiny: Tiny, tmp_path: Path) -> None:
+    attempt = tiny.attempt()
+    train(attempt, lambda parts: setattr(parts.args, "output_dir", str(tmp_path)))
+    assert attempt.published() == ["step-2", "step-4", "step-6", "step-8"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8"]
+
+
+def test_as_many_are_kept_as_the_settings_say(tiny: Tiny) -> None:
+    assert trained(tiny, keep=1).published() == ["step-8"]
+    assert trained(tiny, keep=3).published() == ["step-4", "step-6", "step-8"]
+
+
+@proven_by(planted(publishing, "_is_admitted", lambda assignment, path: True))
+def test_a_torn_newer_checkpoint_takes_no_good_one_away(tiny: Tiny) -> None:
+    attempt = trained(tiny)
+    checkpoints = attempt.folder / "checkpoints"
+    shutil.copytree(checkpoints / "step-8", checkpoints / "step-9")
+    (checkpoints / "step-9" / "optimizer.pt").unlink()
+    (checkpoints / "step-8" / "scheduler.pt").write_bytes(b"torn")
+    one = tiny_retention(attempt, keep=1)
+    assert publishing.retain(one) == ("step-4", "step-2")
+    assert attempt.published() == ["step-6", "step-8", "step-9"]
+
+
+def tiny_retention(attempt: Attempt, keep: int):  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    assignment = attempt.training().assignment
+    return replace(assignment, settings=replace(assignment.settings, keep_checkpoints=keep))
+
+
+def test_a_checkpoint_of_another_attempt_is_not_counted(tiny: Tiny) -> None:
+    first, second = trained(tiny), trained(tiny)
+    shutil.copytree(first.folder / "checkpoints" / "step-8", second.folder / "checkpoints" / "step-99")
+    assert publishing.retain(tiny_retention(second, keep=1)) == ("step-6", "step-4", "step-2")
+    assert second.published() == ["step-8", "step-99"]
+
+
+def test_the_output_is_an_adapter_that_reads_back(tiny: Tiny) -> None:
+    attempt = trained(tiny)
+    assert sorted(path.name for path in attempt.output.iterdir()) == ["README.md", "adapter_config.json", "adapter_model.safetensors"]
+    reading = measure_output(attempt.output)
+    assert isinstance(reading, OutputReading)
+    assert reading.kind == "adapter"
+
+
+def test_an_output_place_is_taken_once(tiny: Tiny) -> None:
+    attempt = tiny.attempt()
+    attempt.output.mkdir()
+    (attempt.output / "mine").write_text("not to be touched")
+    with pytest.raises(CannotTrain, match="the output: "):
+        train(attempt)
+    assert [path.name for path in attempt.output.iterdir()] == ["mine"]
+
+
+def test_a_step_that_was_published_before_ends_the_training(tiny: Tiny) -> None:
+    attempt = tiny.attempt()
+    (attempt.folder / "checkpoints" / "step-4").mkdir(parents=True)
+    with pytest.raises(CannotTrain, match="the checkpoint of step 4: "):
+        train(attempt)
+    assert not attempt.output.exists()
+    assert attempt.published() == ["step-2", "step-4"]
+
+
+def test_a_full_disk_ends_the_training(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = tiny.attempt()
+    training = attempt.training()
+    trainer = honest(training).trainer()
+
+    def full(*args: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(publishing, "publish_checkpoint", full)
+    with pytest.raises(OSError, match="No space left"):
+        training.run(trainer)
+    assert not attempt.output.exists()
