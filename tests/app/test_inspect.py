@@ -1,0 +1,98 @@
+"""Checkpoints and weights that lie anywhere, and publishing a trainer's own folder by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from countermark.app.inspect import Rooted, inspect_checkpoints, publish_checkpoint, weights_root
+from countermark.files.checkpoints import read_checkpoint
+from countermark.files.desired import Desired, encode_desired
+from countermark.files.publishing import PublishedCheckpoint
+from countermark.lines.defects import known, sentence
+from countermark.lines.surface import AttemptUnnamed
+from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointReadback, SoundCheckpoint, WeightsOnlyCheckpoint
+from countermark.values import Refused
+from countermark.weights.refusals import DocumentUnreadable
+from tests.files.folders import NONCE, WORK_KEY, checkpoint
+from tests.files.tensors import encoded, f32, write
+from tests.recipe.examples import clean_manifest, clean_recipe_text
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Path:
+    """An attempt's folder with what the launcher wrote there, and a trainer's checkpoints in its scratch folder."""
+    folder = tmp_path / "attempts" / NONCE
+    write(folder / "claim.json", b"{}")
+    write(folder / "manifest.json", encode_desired(Desired(NONCE, WORK_KEY, clean_manifest(), {}, {})))
+    for step in (4, 8, 12):
+        checkpoint(folder / "work", step)
+    (folder / "work" / "checkpoint-12" / "optimizer.pt").unlink()
+    return folder
+
+
+def names(answer: object) -> list[str]:
+    assert isinstance(answer, Refused), answer
+    assert all(sentence(defect).message for defect in known(answer.defects))
+    return [type(defect).__name__ for defect in answer.defects]
+
+
+def test_a_trainers_checkpoint_is_published_as_its_attempts_and_a_torn_one_is_not(attempt: Path) -> None:
+    done = publish_checkpoint(str(attempt / "work" / "checkpoint-4"), None)
+    assert isinstance(done, PublishedCheckpoint) and done.path == str(attempt / "checkpoints" / "step-4")
+    readback = read_checkpoint(Path(done.path))
+    assert isinstance(readback, CheckpointReadback) and (readback.attempt, readback.work_key) == (NONCE, WORK_KEY)
+    assert names(publish_checkpoint(str(attempt / "work" / "checkpoint-4"), None)) == ["FolderTaken"]
+    assert names(publish_checkpoint(str(attempt / "work" / "checkpoint-12"), None)) == ["ComponentMissing"]
+    elsewhere = publish_checkpoint(str(attempt / "work" / "checkpoint-8"), str(attempt.parent / "kept"))
+    assert isinstance(elsewhere, PublishedCheckpoint) and elsewhere.path == str(attempt.parent / "kept" / "step-8")
+    assert sorted(path.name for path in (attempt / "checkpoints").iterdir()) == ["step-4"]
+
+
+def test_a_folder_that_is_nobodys_or_has_no_step_is_not_published(attempt: Path, tmp_path: Path) -> None:
+    alone = checkpoint(tmp_path, 4)
+    answer = publish_checkpoint(str(alone), None)
+    assert isinstance(answer, Refused) and list(answer.defects) == [AttemptUnnamed(str(alone))]
+    (attempt / "work" / "last").mkdir()
+    assert names(publish_checkpoint(str(attempt / "work" / "last"), None)) == ["CheckpointAbsent"]
+    (attempt / "manifest.json").write_bytes(b"{")
+    answer = publish_checkpoint(str(attempt / "work" / "checkpoint-4"), None)
+    assert isinstance(answer, Refused) and [type(defect) for defect in answer.defects] == [DocumentUnreadable]
+
+
+def test_a_folder_of_checkpoints_stands_for_all_of_them_with_both_answers(attempt: Path, tmp_path: Path) -> None:
+    found = inspect_checkpoints([str(attempt / "work")], None, False, None)
+    assert isinstance(found, tuple)
+    assert [getattr(one.readback, "step", None) for one in found] == [4, 8, 12]
+    assert [names(one.resume) for one in found[:2]] == [["PublicationUnobserved"]] * 2
+    assert set(names(found[2].resume)) == {"ComponentMissing", "PublicationIncomplete"}
+    assert all(isinstance(one.weights_only, WeightsOnlyCheckpoint) for one in found)
+    vouched = inspect_checkpoints([str(attempt / "work" / "checkpoint-4")], None, True, None)
+    assert isinstance(vouched, tuple) and isinstance(vouched[0].resume, SoundCheckpoint)
+
+
+def test_a_published_checkpoint_is_held_against_what_is_to_go_on(attempt: Path, tmp_path: Path) -> None:
+    done = publish_checkpoint(str(attempt / "work" / "checkpoint-4"), None)
+    assert isinstance(done, PublishedCheckpoint)
+    recipe = write(tmp_path / "recipe.toml", clean_recipe_text().encode())
+    other = write(tmp_path / "other.toml", clean_recipe_text().replace("seed = 17", "seed = 18").encode())
+
+    def against(target: Path | None) -> object:
+        found = inspect_checkpoints([done.path], None if target is None else str(target), False, None)
+        assert isinstance(found, tuple)
+        return found[0].resume
+
+    assert isinstance(against(None), AdmittedCheckpoint) and isinstance(against(recipe), AdmittedCheckpoint)
+    assert names(against(other)) == ["ManifestDiverges"]
+    assert names(inspect_checkpoints([done.path], "no-such-target", False, None)) == ["NothingNamed"]
+    gone = inspect_checkpoints([str(tmp_path / "gone")], None, False, None)
+    assert isinstance(gone, tuple) and names(gone[0].resume) == ["CheckpointAbsent"]
+
+
+def test_weights_have_a_root_beside_the_digest_of_their_exact_files(tmp_path: Path) -> None:
+    content = encoded({"weight": f32(1.0)})
+    folder, alone = write(tmp_path / "model" / "model.safetensors", content).parent, write(tmp_path / "other.safetensors", content)
+    whole, single = (weights_root(str(path), lambda done, total: None) for path in (folder, alone))
+    assert isinstance(whole, Rooted) and isinstance(single, Rooted)
+    assert whole.root == single.root and whole.files != single.files and (whole.tensors, whole.bytes) == (1, 4)
+    (folder / "model.safetensors").write_bytes(b"short")
+    assert names(weights_root(str(folder), lambda done, total: None))
