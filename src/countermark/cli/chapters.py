@@ -9,8 +9,8 @@ from typing import Final
 
 from countermark.cli.story import STORE, StoryBroken, Teller, attempt_folders, kill_trainer
 
-SAVE_STEPS: Final = 4
-TOTAL_STEPS: Final = 16
+SAVE_STEPS: Final = 3
+TOTAL_STEPS: Final = 12
 ROWS: Final = 200
 
 #: What people write: several coordinates are left to whoever runs it.
