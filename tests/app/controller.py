@@ -18,7 +18,6 @@ from countermark.app import acting
 from countermark.app.ports import opened
 from countermark.app.running import Step, advance
 from countermark.run.attempts import RequestedReexecution
-from countermark.values import Request
 
 
 class Store:
@@ -62,12 +61,12 @@ def claims_are_keyed_by_attempt() -> None:
     start = acting.start
 
     def by_attempt(ports: Any, record: Any, cause: Any) -> Any:
-        answer = start(ports, record, RequestedReexecution(Request(ports.new_nonce())))
+        answer = start(ports, record, RequestedReexecution(ports.new_nonce()))
         if isinstance(answer, acting.Acted) and "look again" in answer.lines[0]:
             return by_attempt(ports, ports.load(record.run_id), cause)
         return answer
 
-    acting.start = by_attempt  # type: ignore[assignment]
+    acting.start = by_attempt
 
 
 FAULTS = {fault.__name__: fault for fault in (claims_are_keyed_by_attempt,)}

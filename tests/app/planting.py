@@ -14,5 +14,5 @@ def in_controllers(*names: str) -> Callable[[], AbstractContextManager[object]]:
     import tests.app.planting as here
 
     fault = planted(here, "FAULTS", names)
-    fault.__name__ = fault.__qualname__ = "+".join(names)  # type: ignore[attr-defined]
+    fault.__name__ = fault.__qualname__ = "+".join(names)
     return fault

@@ -10,6 +10,7 @@ import pytest
 
 from countermark.app import recipes
 from countermark.app.recipes import Resolved, resolve_recipe
+from countermark.files.model_folder import TotalProgress
 from countermark.lines.defects import known, sentence
 from countermark.recipe import spellings
 from countermark.recipe.resolve import AxisUnresolved, CoordinateRefused, ObservationsContradict, SettingRefused, UnknownField
@@ -162,7 +163,12 @@ def test_pin_fills_what_is_open_and_says_what_it_measured(here: Path) -> None:
     ]
     assert len(left) == 3
     seen: list[str] = []
-    found = resolved(path, pin=True, progress=lambda what: seen.append(what) or (lambda done, total: None))  # type: ignore[func-returns-value]
+
+    def progress(what: str) -> TotalProgress:
+        seen.append(what)
+        return lambda done, total: None
+
+    found = resolved(path, pin=True, progress=progress)
     assert seen == ["model", "tokenizer", "dataset"]
     got = manifest(found)
     assert found.pinned == tuple(

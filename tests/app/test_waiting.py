@@ -37,12 +37,13 @@ def test_a_launch_of_unknown_outcome_is_waited_for_as_long_as_the_grace(bench: B
     run = blind.told(HONEST)
     began = time.monotonic()
     looks = 0
+    last = None
     for step in running.watch(blind.ports, run, 9, everything):
         assert isinstance(step, running.Step)
         looks += 1
         assert looks <= 4, "it waits for ever"
         last = step.looked
-    assert isinstance(last.conclusion.verdict, LaunchPending) and blind.executions() == []
+    assert last is not None and isinstance(last.conclusion.verdict, LaunchPending) and blind.executions() == []
     assert time.monotonic() - began >= 0.3
 
 

@@ -48,7 +48,7 @@ def whys(data: bytes | dict[str, Any]) -> list[str]:
 
 def test_what_is_written_reads_back_and_the_bytes_follow_from_the_values() -> None:
     assert decode_desired(encode_desired(CLEAN)) == CLEAN
-    turned = Desired(NONCE, KEY, clean_manifest(), dict(reversed(CLEAN.sources.items())), dict(reversed(CLEAN.trainer.items())))
+    turned = Desired(NONCE, KEY, clean_manifest(), dict(list(CLEAN.sources.items())[::-1]), dict(list(CLEAN.trainer.items())[::-1]))
     assert encode_desired(turned) == encode_desired(CLEAN)
 
 
