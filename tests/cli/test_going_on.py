@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from countermark.cli import watching
+from countermark.cli.failures import CallRefused
+from countermark.lines.surface import RetriesUsedUp
 from tests.cli.called import Caller
 from tests.cli.recipes import write_recipe
+from tests.faults import planted, proven_by
 from tests.files import folders
 from tests.recipe.examples import CLEAN
 
@@ -70,3 +74,65 @@ def test_a_torn_checkpoint_is_refused_with_every_missing_component(here: Path, c
     assert [each["step"] for each in status["whyNot"] if each["code"] == "CheckpointNotAdmitted"] == [8]
     several = call("checkpoint", "inspect", str(torn), f"{folder}/checkpoints/step-4", "--for", run, "--json")
     assert (several.code, [each["ok"] for each in several.document()["checkpoints"]]) == (1, [False, True])
+
+
+def _first_refusal_wins(*args: object) -> None:
+    raise CallRefused((RetriesUsedUp(0, 0),))
+
+
+def _fail_twice(call: Caller, here: Path) -> list[str]:
+    """Two runs that failed and left nothing."""
+    write_recipe(here)
+    for seed in ("1", "2"):
+        call("run", "recipe.toml", "--set", f"seed={seed}", "--", "sh", "-c", "exit 3")
+    return [each["run"] for each in call("runs", "--json").document()["runs"]]
+
+
+def standing(document: dict[str, Any]) -> dict[str, tuple[bool, str | None]]:
+    """Of each run in an answer about all of them, whether it was answered and its verdict."""
+    return {each["run"]: (each["ok"], each.get("verdict")) for each in document["runs"]}
+
+
+@proven_by(planted(watching, "_refused", _first_refusal_wins))
+def test_an_act_that_is_refused_hides_neither_the_verdict_nor_the_run(here: Path, call: Caller) -> None:
+    run, _ = _fail_twice(call, here)
+    for args in (("reconcile", run, "--act"), ("reconcile", run, "--act", "--watch")):
+        called = call(*args, "--json")
+        document = called.document()
+        assert (called.code, called.codes()) == (1, ["RetriesUsedUp"])
+        assert (document.get("run"), document.get("verdict")) == (run, "RetryRequired")
+        assert "RetryRequired" in call(*args).out
+        assert "RetriesUsedUp" in call(*args).err
+
+
+@proven_by(planted(watching, "_refused", _first_refusal_wins))
+def test_what_is_refused_for_one_run_keeps_no_other_waiting(here: Path, call: Caller) -> None:
+    runs = _fail_twice(call, here)
+    called = call("reconcile", "--all", "--act", "--json")
+    assert (called.code, called.codes()) == (1, ["RetriesUsedUp", "RetriesUsedUp"])
+    assert standing(called.document()) == dict.fromkeys(runs, (False, "RetryRequired"))
+
+
+def test_a_run_that_cannot_be_read_is_named_and_the_next_is_looked_at(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = _fail_twice(call, here)
+    turn = watching.once
+
+    def unreadable(ports: Any, run_id: str, *rest: Any) -> Any:
+        return _first_refusal_wins() if run_id == runs[0] else turn(ports, run_id, *rest)
+
+    monkeypatch.setattr(watching, "once", unreadable)
+    called = call("reconcile", "--all", "--json")
+    assert standing(called.document()) == {runs[0]: (False, None), runs[1]: (True, "RetryRequired")}
+
+
+def test_an_answer_after_an_act_is_what_holds_then(here: Path, call: Caller) -> None:
+    write_recipe(here)
+    begun = call("run", "recipe.toml", "--no-wait", "--json", "--", "sleep", "1").document()
+    assert begun["verdict"] in ("InProgress", "LaunchPending")
+    assert any("dispatched attempt" in line for line in begun["acted"])
+    call("reconcile", begun["run"], "--watch")
+    failed = call("run", "recipe.toml", "--set", "seed=9", "--json", "--", "sh", "-c", "exit 3").document()
+    again = call("reconcile", failed["run"], "--act", "--retries", "1", "--json").document()
+    assert any("claimed attempt" in line for line in again["acted"])
+    assert len(call("attempts", failed["run"], "--json").document()["attempts"]) == 2
+    assert again["members"]["attempts"] != failed["members"]["attempts"]

@@ -21,7 +21,7 @@ def reconcile(
     from countermark.cli.context import settings
     from countermark.cli.failures import WrongCall
     from countermark.cli.running import found, opened
-    from countermark.cli.watching import everything, followed, nothing, once
+    from countermark.cli.watching import each_of, everything, followed, nothing, once
     from countermark.lines.texts import JsonValue
 
     if (run is None) != every:
@@ -32,7 +32,7 @@ def reconcile(
     with opened(chosen) as ports:
         if run is not None:
             return turn(ports, found(ports, run).run_id, retries, allowed, chosen.warnings, False)
-        answers = [turn(ports, each.run_id, retries, allowed, (), False) for each in ports.store.list_runs(open_only=True)]
+        answers = each_of(ports, turn, retries, allowed)
     documents: list[JsonValue] = [{"ok": answer.code == 0, **answer.document} for answer in answers]
     blocks = tuple(block for answer in answers for block in answer.blocks) or (Lines(("no run is open",)),)
     defects = tuple(defect for answer in answers for defect in answer.defects)

@@ -1,9 +1,10 @@
 """Advancing a run and watching it, with each act told as it is made."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from countermark.cli.answers import DONE, Answer
+from countermark.cli.answers import DONE, REFUSED, Answer, Lines
 from countermark.cli.failures import CallRefused
 from countermark.cli.progress import say
 from countermark.cli.running import concluded
@@ -15,6 +16,8 @@ from countermark.verdict.kinds import ExecutionRequired, LaunchDispatchRequired,
 if TYPE_CHECKING:
     from countermark.app.ports import Ports
     from countermark.run.records import RunRecord
+
+    Turn = Callable[[Ports, str, int, Callable[[Verdict], bool], tuple[AnyDefect, ...], bool], Answer]
 
 
 def starts(verdict: Verdict) -> bool:
@@ -51,7 +54,7 @@ def followed(
     before = ""
     for step in watch(ports, run_id, retries, allowed):
         if isinstance(step, Refused):
-            raise CallRefused(known(step.defects))
+            return _refused(ports, run_id, known(step.defects), tuple(said), warnings, must_converge)
         name = type(step.looked.conclusion.verdict).__name__
         if name != before:
             say(f"run {short(run_id)}: {name}")
@@ -67,12 +70,45 @@ def followed(
 def once(
     ports: "Ports", run_id: str, retries: int, allowed: Callable[[Verdict], bool], warnings: tuple[AnyDefect, ...], must_converge: bool
 ) -> Answer:
-    """Look once, and do what is allowed; what was done shows at the next look."""
-    from countermark.app.running import advance
+    """Look once and do what is allowed. Where something was done, the answer is what a second look found, never what held before."""
+    from countermark.app.running import advance, look_at
 
     step = advance(ports, run_id, retries, allowed)
     if isinstance(step, Refused):
-        raise CallRefused(known(step.defects))
-    for line in step.acted.lines:
+        return _refused(ports, run_id, known(step.defects), (), warnings, must_converge)
+    said = step.acted.lines
+    for line in said:
         say(line)
-    return concluded(step.looked, step.acted.lines, warnings, must_converge)
+    looked = look_at(ports, run_id) if said else step.looked
+    if isinstance(looked, Refused):
+        raise CallRefused(known(looked.defects))
+    return concluded(looked, said, warnings, must_converge)
+
+
+def each_of(ports: "Ports", turn: "Turn", retries: int, allowed: Callable[[Verdict], bool]) -> list[Answer]:
+    """One turn for every open run. What is refused for one run, its reading included, is that run's answer and keeps no other waiting."""
+    answers: list[Answer] = []
+    for run in ports.store.list_runs(open_only=True):
+        try:
+            answers.append(turn(ports, run.run_id, retries, allowed, (), False))
+        except CallRefused as refusal:
+            said = Lines((f"run {short(run.run_id)} was refused",))
+            answers.append(Answer({"run": run.run_id}, (said,), refusal.defects, (), refusal.code, short(run.run_id)))
+    return answers
+
+
+def _refused(
+    ports: "Ports",
+    run_id: str,
+    defects: tuple[AnyDefect, ...],
+    said: tuple[str, ...],
+    warnings: tuple[AnyDefect, ...],
+    must_converge: bool,
+) -> Answer:
+    """The answer where acting was refused: why, beside the run as it stands, so that the refusal hides no verdict."""
+    from countermark.app.running import look_at
+
+    looked = look_at(ports, run_id)
+    if isinstance(looked, Refused):
+        raise CallRefused(defects)
+    return replace(concluded(looked, said, warnings, must_converge), defects=defects, code=REFUSED, summary=None)
