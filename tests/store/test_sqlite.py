@@ -195,6 +195,7 @@ def test_a_newer_schema_is_refused_and_left_alone(folder: Path, name: str, versi
         newer.commit()
     before = (folder / name).read_bytes()
     assert failure(opened(folder, create=True)) == StoreOfAnotherVersion(str(folder / name), version, SCHEMA_VERSION)
+    assert failure(lambda: SqliteStore.initialise(folder)) == StoreOfAnotherVersion(str(folder / name), version, SCHEMA_VERSION)
     assert (folder / name).read_bytes() == before
 
 
@@ -368,6 +369,15 @@ def test_a_full_disk_is_said_nothing_is_lost_and_it_goes_on_when_there_is_room(s
         ballast.unlink()
         assert isinstance(store.claim_start(RUN, 0, transition(), key(1), 1), Committed)
     assert len(whole(folder).ledger.claims) == 1
+
+
+def test_a_reading_that_finds_no_room_for_the_log_says_that_the_disk_is_full(small_disk: Path) -> None:
+    folder = small_disk / ".countermark"
+    opened(folder, create=True)()
+    ballast = fill(small_disk)
+    assert isinstance(failure(lambda: SqliteStore.open(folder, create=False).list_runs()), StoreFull)
+    ballast.unlink()
+    assert SqliteStore.open(folder, create=False).list_runs() == ()
 
 
 def test_making_a_store_on_a_full_disk_leaves_none(small_disk: Path) -> None:

@@ -191,13 +191,16 @@ class SqliteStore(SqlStore):
 
     @classmethod
     def initialise(cls, folder: Path, wait_s: float = WAIT_S) -> tuple[str, ...]:
-        """Make what is missing of the store in ``folder``; returns the names of the files that were made. Raises ``StoreError``."""
+        """Make what is missing of the store in ``folder``; returns the names of the files that were made. Raises ``StoreError``, also where
+        a file was there and cannot be used: of another schema, damaged, or no store at all."""
         folder = folder.absolute()
         _refuse_network(folder)
         with translated(folder, wait_s):
             creation.make_folder(folder)
             with _turn(folder, wait_s):
-                return creation.make_store(folder)
+                made = creation.make_store(folder)
+        cls.open(folder, create=False, wait_s=wait_s).close()
+        return made
 
     @property
     def location(self) -> str:

@@ -54,6 +54,9 @@ def sqlite_failure(error: sqlite3.Error, path: Path, wait_s: float) -> StoreFail
         return None
     if code == sqlite3.SQLITE_READONLY_DBMOVED:
         return StoreDamaged(where, "the file was moved or removed while it was open")
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        # The index of the log is made even for a reading; it failed to grow, and only room can be missing for that.
+        return StoreFull(where)
     primary = code & 0xFF
     simple: dict[int, StoreFailure] = {
         sqlite3.SQLITE_BUSY: StoreLocked(where, round(wait_s * 1000), ""),
