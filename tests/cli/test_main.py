@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,7 @@ HURRIED: Final[list[tuple[tuple[str, ...], int, str]]] = [
     (("resolve", "twice.toml"), 1, "holds 'coordinates.seed' twice, on lines 3 and 4"),
     (("run", "recipe.toml"), 2, "COMMAND is missing: write it after --"),
     (("run", "recipe.toml", "--"), 2, "Nothing stands after --"),
+    (("run", "recipe.toml", "--", ""), 2, "COMMAND after -- is an empty text"),
     (("run", "recipe.toml", "python", "x.py"), 2, "COMMAND is missing: write it after --"),
     (("run", "recipe.toml", "python", "--", "x.py"), 2, "'python' stands before --"),
     (("run", "--", "true"), 2, "Missing argument 'RECIPE'."),
@@ -173,6 +175,24 @@ def test_an_output_that_is_full_is_said(here: Path) -> None:
         called = spawn("resolve", "recipe.toml", cwd=here, stdout=full.fileno())
     assert called.code == 3
     assert called.err == "countermark: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "closed", "code"), [(("resolve", "recipe.toml"), ">&-", 0), (("resolv",), "2>&-", 2), (("resolv",), ">&- 2>&-", 2)]
+)
+def test_a_closed_stream_changes_no_answer_and_no_exit_code(args: tuple[str, ...], closed: str, code: int, here: Path) -> None:
+    write_recipe(here)
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *PROGRAM, *args]
+    done = subprocess.run(shell, cwd=here, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+
+
+def test_no_file_takes_the_number_of_a_closed_stream(here: Path) -> None:
+    write_recipe(here)
+    numbers = "import os, sys; sys.exit(0 if all(os.readlink(f'/proc/self/fd/{n}') == '/dev/null' for n in range(3)) else 9)"
+    program = f"from countermark.cli.main import main; main(['key', 'recipe.toml']); {numbers}"
+    shell = ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
+    assert subprocess.run(shell, cwd=here, timeout=60, check=False).returncode == 0
 
 
 def test_an_interrupted_watch_ends_with_130_and_a_clean_line_and_the_attempt_goes_on(here: Path) -> None:

@@ -14,11 +14,15 @@ from countermark.lines import defects, sentence
 from countermark.lines.defects import CODES, AnyDefect, defect_document, document_value
 from countermark.lines.defects import sentence as told
 from countermark.lines.texts import camel
+from countermark.recipe import Requirements, contract_of, derive_work_key
 from countermark.recipe.resolve import AxisUnresolved
 from countermark.run.checkpoint import Component, ComponentMissing
+from countermark.run.records import DemandNamesAnotherWork
+from countermark.values import Principal
 from countermark.verdict.kinds import CheckpointNotAdmitted
 from tests.faults import planted, proven_by
 from tests.lines.samples import HOSTILE, SAMPLES
+from tests.recipe.examples import clean_resolution
 
 
 def test_codes_are_distinct() -> None:
@@ -32,6 +36,14 @@ def test_every_defect_has_a_message_and_a_remedy(code: str) -> None:
     assert said.message.strip() == said.message != ""
     assert said.remedy.strip() == said.remedy != ""
     assert said.message != said.remedy or code == "WrongUsage"
+
+
+def test_works_that_differ_in_the_account_alone_are_told_apart() -> None:
+    keys = [derive_work_key(Principal(name), contract_of(clean_resolution()), Requirements()) for name in ("local", "team")]
+    assert keys[0].spell() == keys[1].spell()
+    message = told(DemandNamesAnotherWork("5" * 32, *keys)).message
+    assert f"{keys[0].spell()} under the account local" in message
+    assert f"{keys[1].spell()} under the account team" in message
 
 
 @proven_by(planted(defects, "plain", lambda text, length_max: text))

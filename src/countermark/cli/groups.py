@@ -70,6 +70,8 @@ class CommandAfterDashes(TyperCommand):
             ctx.fail(f"{ctx.params['command'][0]!r} stands before --; the command and its arguments stand after it.")
         if not after:
             ctx.fail("Nothing stands after --, where COMMAND and its arguments belong.")
+        if not after[0]:
+            ctx.fail("COMMAND after -- is an empty text; a variable may be unset.")
         ctx.params["command"] = after
         return rest
 

@@ -4,7 +4,9 @@ Rules kept here:
 
 1. Exit codes: 0 done, 1 the domain says no, 2 wrong usage, 3 the environment failed; 130 after Ctrl-C, 141 when the reader went away.
 2. No traceback reaches a user; ``--debug`` (or COUNTERMARK_DEBUG) shows it.
-3. ``--json`` and ``--debug`` are recognized anywhere before ``--``, so that a refusal to parse is a document as well.
+3. A stream that was closed before is one to which nobody listens: what is said there goes nowhere, the exit code stays, and no file that is
+   opened later takes its number.
+4. ``--json`` and ``--debug`` are recognized anywhere before ``--``, so that a refusal to parse is a document as well.
 """
 
 import os
@@ -35,6 +37,7 @@ class Frame:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    _open_closed_streams()
     args, frame = _frame(list(sys.argv[1:] if argv is None else argv))
     try:
         return _answered(args, frame)
@@ -135,6 +138,18 @@ def _complain(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass
+
+
+def _open_closed_streams() -> None:
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is taken, and those below are open by now.
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
 
 
 def _abandon_output() -> None:

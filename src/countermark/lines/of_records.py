@@ -25,8 +25,10 @@ _RESTORE = "something else wrote to the store: keep a copy, see all of it with c
 def record_sentence(defect: RecordDefect) -> Sentence:
     match defect:
         case DemandNamesAnotherWork(run, recorded, demanded):
+            # Keys that differ in the principal alone are spelled alike.
+            there, here = (f"{key.spell()} under the account {key.principal}" for key in (recorded, demanded))
             return Sentence(
-                f"this request's name belongs to run {short(run)}, which is for {recorded.spell()}; this recipe is {demanded.spell()}",
+                f"this request's name belongs to run {short(run)}, which is for {there}; this recipe is {here}",
                 "choose another name with --request, or leave it out to have it named by the work",
             )
         case RunUnknown(run):
