@@ -215,13 +215,30 @@ def find_run(ports: Ports, text: str) -> RunRecord | Refused[object]:
     return find_run_in(ports.store, text)
 
 
-def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
-    """The run's last sweep as it was stored; None when nobody looked yet."""
+@final
+@dataclass(frozen=True, slots=True)
+class KeptSweep:
+    """A sweep as it was stored, with its id."""
+
+    sweep_id: str
+    sweep: Sweep
+
+
+def kept_sweep(ports: Ports, run_id: str) -> KeptSweep | None | Refused[object]:
+    """The run's last sweep with its id; None when nobody looked yet."""
     stored = ports.store.latest_sweep(run_id)
     if stored is None or isinstance(stored, Refused):
         return stored
     sweep = decode_sweep(stored.document)
-    return sweep if isinstance(sweep, Sweep) else Refused(NonEmpty(SweepUndecodable(stored.sweep_id, sweep.why)))
+    if not isinstance(sweep, Sweep):
+        return Refused(NonEmpty(SweepUndecodable(stored.sweep_id, sweep.why)))
+    return KeptSweep(stored.sweep_id, sweep)
+
+
+def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
+    """The run's last sweep as it was stored; None when nobody looked yet."""
+    kept = kept_sweep(ports, run_id)
+    return kept.sweep if isinstance(kept, KeptSweep) else kept
 
 
 @final

@@ -6,7 +6,7 @@ from countermark.cli.options import JsonOption, RunArgument, StoreOption
 
 def evidence(run: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> Answer:
     """Show what the last sweep saw on each axis, with receipts, in read order."""
-    from countermark.app.running import latest_sweep
+    from countermark.app.running import kept_sweep
     from countermark.cli.context import settings
     from countermark.cli.failures import CallRefused
     from countermark.cli.running import found, opened
@@ -19,14 +19,14 @@ def evidence(run: RunArgument, store: StoreOption = None, as_json: JsonOption = 
     chosen = settings(store_url=store)
     with opened(chosen) as ports:
         record = found(ports, run)
-        seen = latest_sweep(ports, record.run_id)
-    if isinstance(seen, Refused):
-        raise CallRefused(known(seen.defects))
+        kept = kept_sweep(ports, record.run_id)
+    if isinstance(kept, Refused):
+        raise CallRefused(known(kept.defects))
     name = short(record.run_id)
-    if seen is None:
+    if kept is None:
         nothing = Lines((f"nobody has looked at this run yet: countermark reconcile {name}",))
         return Answer({"run": record.run_id, "sweep": None}, (nothing,), (), chosen.warnings, run=name)
-    reads = seen.reads
+    reads = kept.sweep.reads
     blocks = (Table(SOURCE_COLUMNS, source_rows(reads)), Table(MEMBER_COLUMNS, member_rows(reads)))
-    document: Document = {"run": record.run_id, "sweep": sweep_document(None, reads, seen.cut)}
+    document: Document = {"run": record.run_id, "sweep": sweep_document(kept.sweep_id, reads, kept.sweep.cut)}
     return Answer(document, blocks, (), chosen.warnings, run=name)

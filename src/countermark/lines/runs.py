@@ -320,7 +320,7 @@ def _member_document(member: Member) -> Document:
     return {**document, **said}
 
 
-def sweep_document(sweep_id: str | None, reads: RawReads, cut: ObservationCut) -> Document:
+def sweep_document(sweep_id: str, reads: RawReads, cut: ObservationCut) -> Document:
     """A sweep as a status carries it: its id, its stages in read order with their receipts, and how fresh it is."""
     began, ended = span(reads)
     return {
