@@ -44,8 +44,9 @@ unit: $(VENV)/test.stamp ## The suite alone
 	@echo "countermark: the suite"
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
-docs: $(VENV)/test.stamp ## Write the reference pages again from the program's own rosters
+docs: $(VENV)/test.stamp ## Write the reference pages and the schema again from the program's own rosters
 	$(BIN)/python -m countermark.cli.reference
+	$(BIN)/python -m countermark.cli.schema
 
 clean: ## Remove what the targets made, the environment included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo

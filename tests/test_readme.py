@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from countermark.cli.main import main
+from tests.contract import definition, misfits
 from tests.test_docs import targets
 from tests.test_guides import blocks
 from tests.train.tiny import CLEAN, make_model, text_rows
@@ -59,6 +60,7 @@ def answer(folder: Path, *args: str) -> dict[str, Any]:
     assert code == 0, said.getvalue()
     document = json.loads(said.getvalue())
     assert isinstance(document, dict)
+    assert misfits(definition(args), document) == []
     return document
 
 
@@ -95,7 +97,14 @@ def test_the_commands_of_the_first_page_lead_to_convergence(folder: Path) -> Non
         said[command[0]] = called.stdout
     (run,) = (each["run"] for each in answer(folder, "runs", "--json")["runs"])
     assert answer(folder, "status", run, "--json")["verdict"] == "Converged"
-    assert [each["cause"] for each in answer(folder, "attempts", run, "--json")["attempts"]] == [["InitialAttempt"]]
+    attempts = answer(folder, "attempts", run, "--json")
+    assert [each["cause"] for each in attempts["attempts"]] == [["InitialAttempt"]]
+    (attempt,) = (Path(path) for path in attempts["folders"].values())
+    checkpoint = answer(folder, "checkpoint", "inspect", str(attempt / "checkpoints/step-1"), "--for", run, "--json")
+    assert checkpoint["admissible"]["resume"] is True
+    assert answer(folder, "weights", "root", str(attempt / "output"), "--json")["root"].startswith("wr1:")
+    for words in (("claims", run), ("evidence", run), ("reconcile", run), ("store", "check")):
+        answer(folder, *words, "--json")
     assert said["status"].startswith("no run is open: every one has converged")
     work = answer(folder, "key", "recipe.toml", "--json")["workKey"]
     assert [name for name in ("resolve", "key", "run", "reconcile") if work not in said[name]] == []
@@ -108,6 +117,7 @@ def test_the_script_of_the_first_page_converges(folder: Path) -> None:
     called = countermark(folder, "run", "recipe.toml", "--set", "seed=18", "--json", "--", "python", "train.py")
     assert called.returncode == 0, called.stdout + called.stderr
     document = json.loads(called.stdout)
+    assert misfits("run", document) == []
     assert (document["verdict"], document["whyNot"], document["notes"]) == ("Converged", [], [])
     assert Path(document["members"]["candidate"]["path"], "adapter_model.safetensors").is_file()
 

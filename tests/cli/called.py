@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from countermark.cli.main import main
+from tests.contract import definition, misfits
 
 PROGRAM: Final = (sys.executable, "-m", "countermark.cli.main")
 
@@ -23,6 +24,7 @@ class Called:
     code: int
     out: str
     err: str
+    args: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """The one JSON document on standard output."""
@@ -31,6 +33,8 @@ class Called:
         assert {"ok", "defects", "warnings"} <= found.keys()
         assert found["ok"] == (self.code == 0)
         assert not (found["ok"] and found["defects"])
+        # Without a command nothing is answered but refusals; a test may put another program in the place of ours.
+        assert (definition(self.args) == "refusal" and found["ok"]) or misfits(definition(self.args), found) == []
         assert [each for each in (*found["defects"], *found["warnings"]) if not {"code", "message", "remedy"} <= each.keys()] == []
         return found
 
@@ -49,7 +53,7 @@ class Caller:
         self._capsys.readouterr()
         code = main(args)
         streams = self._capsys.readouterr()
-        return Called(code, streams.out, streams.err)
+        return Called(code, streams.out, streams.err, args)
 
 
 def spawn(*args: str, cwd: Path, env: Mapping[str, str] | None = None, stdout: int = subprocess.PIPE, timeout_s: float = 60) -> Called:
@@ -64,4 +68,4 @@ def spawn(*args: str, cwd: Path, env: Mapping[str, str] | None = None, stdout: i
         timeout=timeout_s,
         check=False,
     )
-    return Called(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+    return Called(done.returncode, (done.stdout or b"").decode(), done.stderr.decode(), args)
