@@ -10,18 +10,20 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from countermark.cli import schema
-from countermark.cli.reference import example
 from countermark.cli.roster import ENTRIES
 from countermark.lines.conclusion import conclusion_document
 from countermark.lines.defects import CODES, defect_document
+from countermark.lines.runs import sweep_document
 from countermark.recipe import ROSTER
-from countermark.verdict.kinds import Conclusion, Verdict
+from countermark.verdict.kinds import Verdict
 from tests.cli.called import Caller
 from tests.cli.recipes import write_recipe
 from tests.cli.test_commands import write_safetensors
 from tests.contract import PUBLISHED, definition, fits, misfits, published
 from tests.faults import planted, proven_by
 from tests.lines.samples import SAMPLES
+from tests.lines.test_conclusion import SCENES
+from tests.verdict.scenes import concluded, sweep
 
 _COMMAND: Final = ("--", "sh", "-c", "echo working")
 
@@ -173,10 +175,26 @@ def test_a_document_that_is_well_carries_no_defect(call: Caller, ran: str) -> No
     assert fits("key", {**document, "ok": False, "defects": [defect]})
 
 
-def test_the_members_of_every_verdict_are_taken() -> None:
-    for arm in get_args(Verdict):
-        if arm.__name__ in ("Converged", "SeveralCandidates", "ResumeAvailable"):
-            continue  # their members are minted by reconciliation; real runs show them
-        document = conclusion_document(Conclusion(example(arm), (), ()))
-        assert misfits(f"verdict{arm.__name__}", document["members"]) == []
-        assert not fits(f"verdict{arm.__name__}", {**document["members"], "surplus": 1})
+@pytest.mark.parametrize("arm", list(SCENES))
+def test_a_conclusion_of_every_arm_is_taken_and_fits_no_arm_with_other_members(arm: str) -> None:
+    scene = SCENES[arm]
+    seen, conclusion = sweep(scene), concluded(scene)
+    document: dict[str, Any] = {
+        "ok": False,
+        "run": "0" * 32,
+        "name": "scene",
+        "workKey": seen.ledger.desired.demand.work.spell(),
+        **conclusion_document(conclusion),
+        "acted": [],
+        "sweep": sweep_document("f" * 32, seen.reads, seen.cut),
+        "defects": [],
+        "warnings": [],
+    }
+    assert document["verdict"] == arm
+    assert misfits("status", document) == []
+    blocked = [defect_document(SAMPLES["SeveralOutputs"])]
+    others = {name: {**document, "verdict": name, "blockers": blocked if name == "Blocked" else []} for name in SCENES if name != arm}
+    alike = {name for name in SCENES if published()["$defs"][f"verdict{name}"] == published()["$defs"][f"verdict{arm}"]}
+    # A blocked run's attempts may be none where a verdict's own may not.
+    listed = {"Blocked", "StopRequired", "InProgress", "LaunchDispatchRequired", "LaunchPending", "Lost", "RetryRequired"}
+    assert {name for name, other in others.items() if fits("status", other)} == (listed if arm in listed else alike) - {arm}

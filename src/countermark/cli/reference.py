@@ -75,7 +75,8 @@ def _commands() -> str:
         sections.setdefault(entry.section, []).append(said + table)
     lead = (
         "Every command takes `--help`. `--debug`, before `--`, shows the traceback of a failure, and `--json` prints one document on "
-        "standard output, also for a refusal: `ok`, `defects`, `warnings` and the fields of the command. In a pipe a table is a line of "
+        "standard output, also for a refusal: `ok`, `defects`, `warnings` and the fields of the command, as "
+        "[contract/schema.json](../../contract/schema.json) says under the command's name. In a pipe a table is a line of "
         "column names and tab-separated rows. Exit codes: 0 done; 1 the domain says no; 2 wrong usage; 3 the environment failed; 130 after "
         "Ctrl-C."
     )
