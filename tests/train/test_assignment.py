@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from countermark.files import desired
 from countermark.recipe import spellings
-from countermark.train import CannotTrain, assignment
+from countermark.train import CannotTrain
 from countermark.train.assignment import SETTINGS, read_assignment
 from tests.faults import planted, proven_by
 from tests.recipe.examples import CLEAN
@@ -66,12 +67,12 @@ def test_without_an_attempt_the_script_says_how_to_be_run() -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "version": ({"countermark": 2}, "countermark is 2, and this release reads format 1"),
-    "attempt": ({"attempt": 7}, "attempt is no text"),
-    "work": ({"workKey": None}, "workKey is no text"),
+    "attempt": ({"attempt": 7}, "attempt must be 32 lower-case hexadecimal digits"),
+    "work": ({"workKey": None}, "workKey is missing"),
     "coordinate missing": ({"manifest": {name: text for name, text in CLEAN.items() if name != "rank"}}, "rank"),
     "coordinate wrong": ({"manifest": {**CLEAN, "rank": "0"}}, "rank"),
-    "sources": ({"sources": []}, "sources is no table"),
-    "setting": ({"trainer": {"threads": 0}}, "trainer.threads is 0"),
+    "sources": ({"sources": []}, "sources must be a table"),
+    "setting": ({"trainer": {"threads": 0}}, "trainer.'threads' cannot be 0"),
 }
 
 
@@ -81,7 +82,7 @@ def test_one_thing_wrong_is_one_reason(tmp_path: Path, changed: dict[str, Any], 
     assert expected in reason
 
 
-@proven_by(planted(assignment, "_settings", lambda table, reasons: None))
+@proven_by(planted(desired, "_settings", lambda table: iter(table.items())))
 def test_everything_wrong_is_every_reason(tmp_path: Path) -> None:
     changed: dict[str, Any] = {}
     for one, _ in BAD.values():
@@ -100,7 +101,7 @@ def test_another_attempts_document_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"countermark": 1, "countermark": 1}', b"[" * 100_000])
 def test_bytes_that_are_no_document_are_refused(tmp_path: Path, content: bytes) -> None:
     (reason,) = reasons(environment(tmp_path, content))
-    assert "manifest.json cannot be read: " in reason
+    assert "'manifest.json' is not what its name promises: " in reason
 
 
 def test_a_document_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, final
 from countermark.files.attempt_folder import MANIFEST, read_bounded
 from countermark.files.documents import as_object, parse_object
 from countermark.recipe import Manifest, ManifestDefect, manifest_from_spellings, spellings
-from countermark.recipe.text import SOURCES, Setting, read_inert
+from countermark.recipe.text import SOURCES, TRAINER_SETTINGS, Setting, read_inert
 from countermark.values import NonEmpty, Refused, Unreadable, shown
 from countermark.weights.refusals import DocumentUnreadable
 
@@ -131,5 +131,9 @@ def _sources(table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _settings(table: Mapping[str, object]) -> Iterator[tuple[str, Setting]]:
-    """Settings of the trainer: texts and whole numbers. Which there are is the recipe's matter, and settings of other tools are let be."""
-    return ((name, value) for name, value in table.items() if isinstance(value, str | int) and not isinstance(value, bool))
+    """Settings of the trainer. Those of the roster hold what it allows; settings of other tools are let be, as texts and whole numbers."""
+    for name, value in table.items():
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            continue
+        if name not in TRAINER_SETTINGS or not isinstance(read_inert(TRAINER_SETTINGS[name], value), Unreadable):
+            yield name, value

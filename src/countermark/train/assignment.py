@@ -4,7 +4,7 @@ Rules kept here:
 
 1. Without the variables that ``countermark run`` sets there is no assignment: the error says how to be run, and nothing is guessed.
 2. Every reason is given at once.
-3. The document is read strictly: another format version, a missing part, a coordinate that is not canonical are reasons.
+3. The document is read by ``countermark.files.desired``, strictly; what it refuses are reasons here.
 4. Settings are inert: they change how an attempt is carried out, never what it computes. Settings of other tools are left alone.
 """
 
@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Final, final
 
 from countermark.files.attempt_folder import read_bounded
-from countermark.files.documents import as_object, parse_object
+from countermark.files.desired import DESIRED_BYTES_MAX, decode_desired
 from countermark.lines.defects import sentence
-from countermark.recipe import Manifest, manifest_from_spellings, spellings
+from countermark.recipe import Manifest, spellings
 from countermark.recipe.text import TRAINER_SETTINGS, read_inert
 from countermark.train.failures import CannotTrain
-from countermark.values import Refused, Unreadable, shown
-from countermark.wire.receipts import CLAIM_BYTES_MAX
+from countermark.values import Refused, Unreadable
 
 MANIFEST_VARIABLE: Final = "COUNTERMARK_MANIFEST"
 ATTEMPT_VARIABLE: Final = "COUNTERMARK_ATTEMPT"
@@ -92,54 +91,31 @@ def read_assignment(environment: Mapping[str, str] | None = None) -> Assignment:
             "Run it through countermark: countermark run RECIPE -- python SCRIPT"
         )
     path = Path(environment[MANIFEST_VARIABLE])
-    content = read_bounded(path, CLAIM_BYTES_MAX)
+    content = read_bounded(path, DESIRED_BYTES_MAX)
     if content is None:
         raise CannotTrain(f"{path} does not exist. {MANIFEST_VARIABLE} names it; run the script through countermark run.")
-    document = content if isinstance(content, Unreadable) else parse_object(content)
-    if isinstance(document, Unreadable):
-        raise CannotTrain(f"{path} cannot be read: {document.why}.")
+    if isinstance(content, Unreadable):
+        raise CannotTrain(f"{path} cannot be read: {content.why}.")
+    desired = decode_desired(content)
+    if isinstance(desired, Refused):
+        raise CannotTrain(*(f"{path}: {sentence(defect).message}." for defect in desired.defects))
+    folder = Path(environment[ATTEMPT_VARIABLE])
+    if folder.name != desired.attempt:
+        raise CannotTrain(f"{path}: it is of attempt {desired.attempt}, and {ATTEMPT_VARIABLE} names {folder.name}.")
     resume = environment.get(RESUME_VARIABLE, "")
-    folder, output = Path(environment[ATTEMPT_VARIABLE]), Path(environment[OUTPUT_VARIABLE])
-    return _assignment(path, document, folder, output, Path(resume) if resume else None)
+    return Assignment(
+        nonce=desired.attempt,
+        work_key=desired.work_key,
+        manifest=desired.manifest,
+        sources=desired.sources,
+        settings=_settings(desired.trainer),
+        folder=folder,
+        output=Path(environment[OUTPUT_VARIABLE]),
+        resume=Path(resume) if resume else None,
+    )
 
 
-def _assignment(path: Path, document: Mapping[str, object], folder: Path, output: Path, resume: Path | None) -> Assignment:
-    reasons: list[str] = []
-    if document.get("countermark") != 1:
-        reasons.append(f"countermark is {shown(document.get('countermark'))}, and this release reads format 1")
-    nonce, work_key = _text(document, "attempt", reasons), _text(document, "workKey", reasons)
-    manifest = manifest_from_spellings(_table(document, "manifest", reasons))
-    if isinstance(manifest, Refused):
-        reasons += (sentence(defect).message for defect in manifest.defects)
-    sources = {name: place for name, place in _table(document, "sources", reasons).items() if isinstance(place, str)}
-    settings = _settings(_table(document, "trainer", reasons), reasons)
-    if folder.name != nonce and not reasons:
-        reasons.append(f"it is of attempt {nonce}, and {ATTEMPT_VARIABLE} names {folder.name}")
-    if reasons or isinstance(manifest, Refused):
-        raise CannotTrain(*(f"{path}: {reason}." for reason in reasons))
-    return Assignment(nonce, work_key, manifest, sources, settings, folder, output, resume)
-
-
-def _text(document: Mapping[str, object], name: str, reasons: list[str]) -> str:
-    found = document.get(name)
-    if isinstance(found, str):
-        return found
-    reasons.append(f"{name} is no text")
-    return ""
-
-
-def _table(document: Mapping[str, object], name: str, reasons: list[str]) -> Mapping[str, object]:
-    found = as_object(document.get(name))
-    if found is None:
-        reasons.append(f"{name} is no table")
-    return found or {}
-
-
-def _settings(table: Mapping[str, object], reasons: list[str]) -> Settings:
-    values: dict[str, int] = {}
-    for name, default in SETTINGS.items():
-        read = read_inert(TRAINER_SETTINGS[name], table.get(name, default))
-        if not isinstance(read, int):
-            reasons.append(f"trainer.{name} is {shown(table[name])}, and {read.why if isinstance(read, Unreadable) else 'it is no number'}")
-        values[name] = read if isinstance(read, int) else default
-    return Settings(**values)
+def _settings(table: Mapping[str, object]) -> Settings:
+    """The settings of the roster that the document sets, and the defaults of the others."""
+    read = {name: read_inert(TRAINER_SETTINGS[name], table.get(name, default)) for name, default in SETTINGS.items()}
+    return Settings(**{name: value for name, value in read.items() if isinstance(value, int)})
