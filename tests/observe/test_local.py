@@ -32,7 +32,7 @@ from countermark.observe import local
 from countermark.observe.local import LocalObserver, outcome_seen
 from countermark.recipe import spellings
 from countermark.run.attempts import AttemptKey, InfrastructureRetry
-from countermark.run.claims import DispatchIntent, RunLedger
+from countermark.run.claims import Dispatched, DispatchIntent, DispatchOutcome, DispatchRefused, DispatchUnknown, RunLedger
 from countermark.wire import receipts
 from countermark.wire.effective import encode_effective
 from countermark.wire.receipts import Exited, ProcessReceipt, StartReceipt, TerminalReceipt, encode
@@ -141,7 +141,25 @@ def test_an_attempt_without_a_folder_was_looked_for_and_there_is_none(world: Wor
 
 def every_host_is_this_one() -> AbstractContextManager[object]:
     real = LocalObserver._arm
-    return planted(LocalObserver, "_arm", lambda self, attempt, host, source, look: real(self, attempt, self.host, source, look))()
+    return planted(LocalObserver, "_arm", lambda self, attempt, host, *rest: real(self, attempt, self.host, *rest))()
+
+
+def a_gone_folder_is_an_empty_one() -> AbstractContextManager[object]:
+    real = LocalObserver._arm
+    return planted(LocalObserver, "_arm", lambda self, attempt, host, launched, *rest: real(self, attempt, host, False, *rest))()
+
+
+@proven_by(a_gone_folder_is_an_empty_one)
+@pytest.mark.parametrize("axis", AXES)
+def test_a_folder_that_a_launch_made_and_that_is_gone_shows_nothing(world: World, axis: str) -> None:
+    for number in (1, 2, 3):
+        world.attempt(number, folder=False)
+    results = (Dispatched("started"), DispatchUnknown("it broke"), DispatchRefused("no"))
+    outcomes = tuple(DispatchOutcome(key(number), result, 0) for number, result in enumerate(results, 1))
+    world.ledger = replace(world.ledger, outcomes=outcomes)
+    gone = f"the ledger says that {key(1).nonce.hex[:8]} was launched here, and its folder is gone: put it back"
+    assert world.refusals(axis) == [gone]
+    assert [isinstance(arm, Observed) for arm in world.arms(axis)] == [False, True, True]
 
 
 @proven_by(every_host_is_this_one)

@@ -7,7 +7,8 @@ Rules kept here:
 3. Whatever cannot be read completely is ``ReadRefused`` with the reason, never a short ``Observed``.
 4. "There is none" is said only where opening, listing and the file system's kind agree on it: a folder that is no folder, a name that is
    listed and not found, and whatever a network file system does not show are refused.
-5. The observer's own readings of artifacts stand beside the trainer's word as a second source; neither replaces the other.
+5. A launch makes the folder: of an attempt that was launched, a missing folder shows nothing, least of all that its trainer is dead.
+6. The observer's own readings of artifacts stand beside the trainer's word as a second source; neither replaces the other.
 """
 
 import os
@@ -61,7 +62,7 @@ from countermark.observe.artifacts import SOURCE, artifact_readings
 from countermark.observe.processes import Alive, Dead, NeverStarted, OnAnotherHost, ProcessRefused, Settling, read_process
 from countermark.recipe import spellings
 from countermark.run.attempts import AttemptKey
-from countermark.run.claims import RunLedger
+from countermark.run.claims import Dispatched, RunLedger
 from countermark.run.readback import ArtifactFact, CheckpointReadback
 from countermark.values import NonEmpty, Refused, Unreadable
 from countermark.wire import receipts
@@ -125,18 +126,21 @@ class LocalObserver:
     def _population(self, ledger: RunLedger, source: str, look: "Look[M]") -> Population[M]:
         """One source for each dispatched attempt; a single empty one when nothing was dispatched."""
         hosts = {intent.attempt: intent.host for intent in ledger.intents if intent.launcher == "local"}
+        launched = {outcome.attempt for outcome in ledger.outcomes if isinstance(outcome.result, Dispatched)}
         readings: list[SourceReading[M]] = []
         for claim in ledger.claims:
             attempt = claim.attempt
             if attempt in hosts:
                 name = f"{source} {attempt.nonce.hex[:8]}@{hosts[attempt]}"
-                readings.append(SourceReading(name, self._arm(attempt, hosts[attempt], source, look), attempt))
+                readings.append(SourceReading(name, self._arm(attempt, hosts[attempt], attempt in launched, source, look), attempt))
         if (found := NonEmpty.of(readings)) is not None:
             return Population(found)
         now = self.now_ms()
         return one_source(f"{source} @{self.host}", Observed((), EnumerationReceipt(self.new_id(), source, self.host, now, now)))
 
-    def _arm(self, attempt: AttemptKey, host: str, source: str, look: "Look[M]") -> "Observed[M] | NotAttempted | ReadRefused":
+    def _arm(
+        self, attempt: AttemptKey, host: str, launched: bool, source: str, look: "Look[M]"
+    ) -> "Observed[M] | NotAttempted | ReadRefused":
         if host != self.host:
             return NotAttempted(f"the attempt is on {host}; look from there")
         folder = self.attempts_root / attempt.nonce.hex
@@ -145,6 +149,8 @@ class LocalObserver:
         try:
             if _there(folder, found):
                 look(attempt, folder, found)
+            elif launched and not found.refusals:
+                found.refusals.append(f"the ledger says that {folder.name[:8]} was launched here, and its folder is gone: put it back")
         except OSError as error:
             found.refusals.append(f"{error.filename or folder.name}: {error.strerror or error}")
         if found.elsewhere:
