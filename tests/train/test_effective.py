@@ -161,6 +161,20 @@ def test_a_dataset_of_its_own_leaves_open_what_nobody_saw(tiny: Tiny) -> None:
     assert passed == {name: attempt.desired[name] for name in ("tokenization", "dataset")}
 
 
+def test_a_stream_of_rows_is_trained_on_and_leaves_open_what_it_hides(tiny: Tiny) -> None:
+    """A reader that fails does not end the training: its coordinates are unread."""
+    from torch.utils.data import IterableDataset
+
+    class Stream(IterableDataset):  # type: ignore[misc, type-arg]
+        def __iter__(self) -> Any:
+            return iter([{"input_ids": [3, 4, 5], "labels": [3, 4, 5]}] * 40)
+
+    attempt = tiny.attempt(settings={"save_steps": 100})
+    train(attempt, lambda parts: setattr(parts, "dataset", Stream()))
+    hidden = {"tokenization", "dataset", "sequence_length", "packing", "loss_mask", "data_order", "micro_batch", "gradient_accumulation"}
+    shows(attempt, dict.fromkeys(hidden, "unread: it could not be read off the live objects"))
+
+
 def test_a_script_that_takes_only_the_callback_is_seen_whole(tiny: Tiny) -> None:
     attempt = tiny.attempt()
     training = attempt.training()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from countermark.files.checkpoints import read_checkpoint
+from countermark.run.checkpoint import CheckpointReadback
 from countermark.train import CannotTrain, callback, training
 from tests.faults import planted, proven_by
 from tests.train.tiny import Attempt, Tiny, adapter_bits, train
@@ -58,6 +60,18 @@ def test_a_finished_run_is_not_trained_further(tiny: Tiny) -> None:
         pytest.fail("the resumed training did not end quietly")
     assert adapter_bits(again.output) == adapter_bits(first.output)
     assert not (again.folder / "checkpoints").exists()
+
+
+@proven_by(planted(callback, "read_bounded", lambda path, most: None))
+def test_a_resumed_run_goes_on_counting_its_micro_batches(tiny: Tiny) -> None:
+    first = tiny.attempt()
+    train(first)
+    again = resumed(tiny, first, 4)
+    positions: list[list[int | None]] = []
+    for attempt in (first, again):
+        readbacks = [read_checkpoint(attempt.folder / "checkpoints" / name) for name in ("step-6", "step-8")]
+        positions.append([readback.micro_batches for readback in readbacks if isinstance(readback, CheckpointReadback)])
+    assert positions == [[10, 14], [10, 14]]
 
 
 def test_a_published_checkpoint_is_only_read(tiny: Tiny) -> None:

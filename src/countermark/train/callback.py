@@ -15,6 +15,8 @@ from types import FrameType
 from typing import Any, final
 
 from countermark.files import durable
+from countermark.files.attempt_folder import read_bounded
+from countermark.files.published import MANIFEST, MANIFEST_BYTES_MAX, PublishedManifest, decode_manifest
 from countermark.train.assignment import Assignment
 from countermark.train.effective.seen import Live, Readings
 from countermark.train.effective.whole import read_again, read_all
@@ -49,7 +51,7 @@ class Recorder:
         """Before the first step: the environment, then the effective manifest."""
         folder = self.assignment.folder
         durable.replace(folder / ENVIRONMENT, execution_environment(self.assignment.nonce, seen["model"]))
-        self._taken = 0 if state.global_step == 0 else None
+        self._taken = 0 if state.global_step == 0 else self._taken_before(state.global_step)
         self._say(read_all(self._live(args, state, seen, ended=False)))
 
     def sub_step(self) -> None:
@@ -73,6 +75,13 @@ class Recorder:
         later = read_again(self._live(args, state, seen, ended=True), self.said)
         if later != self.said:
             self._say(later)
+
+    def _taken_before(self, step: int) -> int | None:
+        """The micro batches that the checkpoint of this step counted; None where it is another one's, or counted none."""
+        resume = self.assignment.resume
+        content = None if resume is None else read_bounded(resume / MANIFEST, MANIFEST_BYTES_MAX)
+        manifest = decode_manifest(content) if isinstance(content, bytes) else None
+        return manifest.micro_batches if isinstance(manifest, PublishedManifest) and manifest.step == step else None
 
     def _say(self, said: Readings) -> None:
         self.said = said

@@ -141,11 +141,10 @@ def effective_config(config: Any) -> str:
     return json.dumps({name: value for name, value in written.items() if name not in CONFIG_KEYS_INERT}, sort_keys=True)
 
 
-def tensor_bytes(tensor: Any) -> memoryview:
-    """A tensor's data as safetensors stores it: row-major, little-endian. Copies where the tensor lies elsewhere or otherwise."""
-    torch = library("torch")
-    flat = tensor.detach().to("cpu").contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+def raw(tensor: Any) -> Any:
+    """A tensor's data as safetensors stores it, row-major and little-endian: a flat tensor of bytes. Copies where the tensor lies
+    elsewhere or otherwise."""
+    return tensor.detach().to("cpu").contiguous().reshape(-1).view(library("torch").uint8)
 
 
 def live_base_artifact(model: Any) -> Sha256:
@@ -161,5 +160,5 @@ def _lines(state: Mapping[str, Any]) -> Iterator[TensorLine]:
         dtype = str(tensor.dtype).removeprefix("torch.")
         if dtype not in DTYPES:
             raise ValueError(f"{name} is of dtype {dtype}, which safetensors does not spell")
-        digest = Sha256(hashlib.sha256(tensor_bytes(tensor)).hexdigest())
+        digest = Sha256(hashlib.sha256(raw(tensor).numpy()).hexdigest())
         yield TensorLine(name, DTYPES[dtype], tuple(int(size) for size in tensor.shape), digest)

@@ -15,7 +15,7 @@ from countermark.evidence.members import Unread
 from countermark.files.model_folder import MeasuredBase, measure_base
 from countermark.train.effective.seen import Live, Readings, Said, said
 from countermark.train.libraries import library
-from countermark.train.objects import base_of, base_state, effective_config, live_base_artifact, stored_state, tensor_bytes
+from countermark.train.objects import base_of, base_state, effective_config, live_base_artifact, raw, stored_state
 
 NAMES: Final = ("base_artifact", "numeric_format")
 
@@ -50,13 +50,13 @@ def _is_loaded_from(model: Any, folder: Path, measured: MeasuredBase) -> bool:
     names = {line.name for line in measured.weights.tensors}
     if not stored.keys() <= names or not names <= stored.keys() | every.keys():
         return False
-    safetensors = library("safetensors")
+    safetensors, torch = library("safetensors"), library("torch")
     for file in measured.weights.files:
         with safetensors.safe_open(folder / file, framework="pt") as opened:
             for name in opened.keys():
                 ours = stored.get(name, every.get(name))
                 theirs = opened.get_tensor(name)
-                if ours is None or ours.shape != theirs.shape or tensor_bytes(ours) != tensor_bytes(theirs.to(ours.dtype)):
+                if ours is None or ours.shape != theirs.shape or not torch.equal(raw(ours), raw(theirs.to(ours.dtype))):
                     return False
     return True
 
