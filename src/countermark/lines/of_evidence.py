@@ -25,7 +25,7 @@ def evidence_sentence(defect: EvidenceDefect) -> Sentence:
             return Sentence(f"the sweep claims to have read {stage_text(stage)}, and nobody did", _AGAIN)
         case ForeignMember(stage, attempt):
             return Sentence(
-                f"{stage_text(stage)} show {name(attempt)}, which is not an attempt of this run",
+                f"{stage_text(stage)} show what is not of this run: in the folder of {name(attempt)}, or under its name, lies another's",
                 "a receipt lies in another attempt's folder: see countermark evidence RUN, and move it away",
             )
         case HalvesDisagree(half):
