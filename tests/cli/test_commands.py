@@ -117,6 +117,16 @@ def test_a_second_run_of_the_same_work_attaches_and_starts_nothing(here: Path, c
     assert len(call("runs", "--json").document()["runs"]) == 2
 
 
+def test_the_same_command_from_another_folder_is_warned_of_as_such(
+    here: Path, call: Caller, ran: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "below").mkdir()
+    monkeypatch.chdir(here / "below")
+    document = call("run", "../recipe.toml", "--json", *_PUBLISHES_NOTHING[2:]).document()
+    assert document["run"] == ran
+    assert [(each["code"], "in another folder" in each["message"]) for each in document["warnings"]] == [("CommandDiffers", True)]
+
+
 def test_run_hands_on_named_variables_and_no_wait_returns_at_once(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     write_recipe(here)
     monkeypatch.setenv("GIVEN_HERE", "from here")

@@ -44,6 +44,11 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 f"another attempt would be a retry: {counted(used, 'retry', 'retries')} made, {allowed} allowed",
                 f"look at why it ended (countermark attempts RUN); to try again: countermark reconcile RUN --act --retries {used + 1}",
             )
+        case CommandDiffers(recorded, given) if recorded == given:
+            return Sentence(
+                f"the run was recorded with the command {quoted(' '.join(recorded))} in another folder, which stands; this one was not used",
+                "for a run of its own in this folder, name the request: --request NAME",
+            )
         case CommandDiffers(recorded, given):
             return Sentence(
                 f"the run was recorded with the command {quoted(' '.join(recorded))}, which stands; {quoted(' '.join(given))} was not used",
