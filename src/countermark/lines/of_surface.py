@@ -44,16 +44,8 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 f"another attempt would be a retry: {counted(used, 'retry', 'retries')} made, {allowed} allowed",
                 f"look at why it ended (countermark attempts RUN); to try again: countermark reconcile RUN --act --retries {used + 1}",
             )
-        case CommandDiffers(recorded, given) if recorded == given:
-            return Sentence(
-                f"the run was recorded with the command {quoted(' '.join(recorded))} in another folder, which stands; this one was not used",
-                "for a run of its own in this folder, name the request: --request NAME",
-            )
         case CommandDiffers(recorded, given):
-            return Sentence(
-                f"the run was recorded with the command {quoted(' '.join(recorded))}, which stands; {quoted(' '.join(given))} was not used",
-                "for a run of its own with the new command, name the request: --request NAME",
-            )
+            return _command_differs(" ".join(recorded), " ".join(given))
         case AttemptNotFenced(attempt, why):
             return Sentence(
                 f"attempt {short(attempt.nonce.hex)} could not be fenced, because {plain(why)}; nothing was started beside it",
@@ -96,3 +88,12 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 f"no checkpoint of step {step} can be resumed from; admitted: {listed(map(plain, admitted))}",
                 "name one of those steps, or leave --from out for the newest",
             )
+
+
+def _command_differs(recorded: str, given: str) -> Sentence:
+    # The same command is warned of where it was given in another folder.
+    there, here = (" in another folder", "this one") if recorded == given else ("", quoted(given))
+    return Sentence(
+        f"the run was recorded with the command {quoted(recorded)}{there}, which stands; {here} was not used",
+        "for a run of its own with the new command, name the request: --request NAME",
+    )
