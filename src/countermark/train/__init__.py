@@ -20,7 +20,7 @@ Importing this module imports nothing of the training stack.
 """
 
 from countermark.train.failures import CannotTrain
-from countermark.train.observe_live import observe_live
+from countermark.train.live_objects import observe_live
 from countermark.train.training import Training
 
 __all__ = ["CannotTrain", "Training", "observe_live"]

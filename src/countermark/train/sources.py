@@ -15,19 +15,14 @@ from countermark.train.assignment import Assignment
 from countermark.train.build import numbers_of
 from countermark.train.failures import CannotTrain, refusal
 from countermark.train.libraries import library
-from countermark.values import PositiveInt, Refused, Unreadable, shown
+from countermark.values import Refused
 
 
 def load_rows(assignment: Assignment) -> LoadedDataset:
     """The dataset's rows, with their digest. Raises ``CannotTrain``."""
     path = assignment.source("dataset")
-    limit: int | None = None
-    if (raw := assignment.sources.get("dataset_limit")) is not None:
-        read = PositiveInt.read(raw)
-        if isinstance(read, Unreadable):
-            raise CannotTrain(f"sources.dataset_limit is {shown(raw)}, and {read.why}.")
-        limit = read.number
-    loaded = load_dataset(path, limit=limit)
+    limit = assignment.sources.get("dataset_limit")
+    loaded = load_dataset(path, limit=None if limit is None else int(limit))
     if isinstance(loaded, Refused):
         raise refusal(str(path), loaded.defects)
     return loaded
