@@ -53,7 +53,7 @@ def test_a_limit_takes_the_first_rows(tiny: Tiny) -> None:
     short, long = tiny.attempt(rows=text_rows(4)), tiny.attempt(rows=text_rows(9))
     limited = tiny.attempt(rows=text_rows(4), sources={"dataset": str(long.training().assignment.source("dataset")), "dataset_limit": "4"})
     assert limited.training().rows() == short.training().rows()
-    with pytest.raises(CannotTrain, match="sources.'dataset_limit' cannot be 'four'"):
+    with pytest.raises(CannotTrain, match=r"sources\.'dataset_limit' cannot be 'four'"):
         tiny.attempt(sources={"dataset_limit": "four"}).training().rows()
 
 
