@@ -17,6 +17,7 @@ from countermark.evidence.members import (
     ManifestSeen,
     Misfiled,
     NotAttempted,
+    NotExecuted,
     Observed,
     Outcome,
     Population,
@@ -29,7 +30,7 @@ from countermark.evidence.members import (
 )
 from countermark.files import locks, procfs
 from countermark.observe import local
-from countermark.observe.local import LocalObserver, outcome_seen
+from countermark.observe.local import LocalObserver
 from countermark.recipe import spellings
 from countermark.run.attempts import AttemptKey, InfrastructureRetry
 from countermark.run.claims import Dispatched, DispatchIntent, DispatchOutcome, DispatchRefused, DispatchUnknown, RunLedger
@@ -232,7 +233,7 @@ def test_absence_is_not_said_where_the_reads_disagree(world: World, monkeypatch:
     [
         (receipts.Succeeded(), Exited(0), Succeeded()),
         (receipts.Failed(3), Exited(3), Failed(3)),
-        (receipts.Failed(127), receipts.NotExecuted(127, "not found"), Failed(127)),
+        (receipts.Failed(127), receipts.NotExecuted(127, "not found"), NotExecuted(127, "not found")),
         (receipts.Killed(9), receipts.Signalled(9), Killed(9)),
         (receipts.Cancelled(), receipts.Signalled(15), CancelledByRequest()),
         (receipts.Preempted(), receipts.Signalled(15), Preempted()),
@@ -241,7 +242,6 @@ def test_absence_is_not_said_where_the_reads_disagree(world: World, monkeypatch:
 def test_each_end_is_a_member(world: World, said: receipts.Outcome, main: receipts.MainEnd, seen: Outcome) -> None:
     terminal(world.attempt(1), said, main)
     assert world.members("terminals") == [Terminal(key(1), seen, "supervisor", 20)]
-    assert outcome_seen(said) == seen
 
 
 def torn_is_absent() -> AbstractContextManager[object]:

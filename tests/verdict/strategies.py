@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from countermark.evidence.cut import STAGES
-from countermark.evidence.members import CancelledByRequest, Failed, Killed, NotAttempted, Preempted, Read, Succeeded, Unread
+from countermark.evidence.members import CancelledByRequest, Failed, Killed, NotAttempted, NotExecuted, Preempted, Read, Succeeded, Unread
 from countermark.run.attempts import (
     CapabilityEscalation,
     Cause,
@@ -22,7 +22,7 @@ from countermark.values import Sha256
 from tests.verdict.scenes import Scene, Try, checkpoint, ended, key, manifest, output, process, unidentified
 
 RESULTS = ("claimed", None, Dispatched("started"), DispatchRefused("no room"), DispatchUnknown("timed out"))
-OUTCOMES = (Succeeded(), Failed(1), Killed(9), CancelledByRequest(), Preempted())
+OUTCOMES = (Succeeded(), Failed(1), NotExecuted(127, "COMMAND was not found"), Killed(9), CancelledByRequest(), Preempted())
 IDENTITY = CheckpointIdentity(5, Sha256("c" * 64))
 
 

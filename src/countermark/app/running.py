@@ -80,7 +80,8 @@ def demand_run(
             return Demanded(record, attached=False, other_command=False)
         case Attached(record):
             there = record.context
-            return Demanded(record, attached=True, other_command=(there.argv, there.cwd) != (context.argv, context.cwd))
+            differs = (there.argv, there.cwd, dict(there.env)) != (context.argv, context.cwd, dict(context.env))
+            return Demanded(record, attached=True, other_command=differs)
 
 
 def look_at(ports: Ports, run_id: str, progress: Progress = quiet) -> Looked | Refused[object]:

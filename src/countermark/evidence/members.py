@@ -39,6 +39,15 @@ class Failed:
 
 @final
 @dataclass(frozen=True, slots=True)
+class NotExecuted:
+    """COMMAND never ran; ``exit_code`` is what a shell would say (127 not found, 126 not executable), ``why`` what stood in its way."""
+
+    exit_code: int
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Killed:
     """The trainer died of a signal."""
 
@@ -57,7 +66,7 @@ class Preempted:
     """The scheduler took the machine away."""
 
 
-Outcome = Succeeded | Failed | Killed | CancelledByRequest | Preempted
+Outcome = Succeeded | Failed | NotExecuted | Killed | CancelledByRequest | Preempted
 
 
 @final

@@ -91,8 +91,8 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
 
 
 def _command_differs(recorded: str, given: str) -> Sentence:
-    # The same command is warned of where it was given in another folder.
-    there, here = (" in another folder", "this one") if recorded == given else ("", quoted(given))
+    # The same command is warned of where it was given in another folder, or with other named variables.
+    there, here = (" in another folder or with other variables", "this one") if recorded == given else ("", quoted(given))
     return Sentence(
         f"the run was recorded with the command {quoted(recorded)}{there}, which stands; {here} was not used",
         "for a run of its own with the new command, name the request: --request NAME",

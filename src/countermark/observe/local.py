@@ -28,6 +28,7 @@ from countermark.evidence.members import (
     ManifestSeen,
     Misfiled,
     NotAttempted,
+    NotExecuted,
     Observed,
     Outcome,
     OutputSeen,
@@ -205,16 +206,17 @@ def _terminal(attempt: AttemptKey, folder: Path, found: _Found[Terminal]) -> Non
             if receipt.attempt != attempt.nonce.hex:
                 found.misfiled.append(Misfiled(attempt, receipt.attempt))
             else:
-                found.members.append(Terminal(attempt, outcome_seen(receipt.outcome), receipt.writer, receipt.ended_ms))
+                found.members.append(Terminal(attempt, outcome_seen(receipt), receipt.writer, receipt.ended_ms))
 
 
-def outcome_seen(outcome: receipts.Outcome) -> Outcome:
-    """A receipt's outcome as an evidence value."""
-    match outcome:
+def outcome_seen(receipt: receipts.TerminalReceipt) -> Outcome:
+    """A receipt's outcome as an evidence value; a COMMAND that never ran says what stood in its way."""
+    match receipt.outcome:
         case receipts.Succeeded():
             return Succeeded()
         case receipts.Failed(exit_code=code):
-            return Failed(code)
+            main = receipt.main
+            return NotExecuted(code, main.why) if isinstance(main, receipts.NotExecuted) else Failed(code)
         case receipts.Killed(signal=number):
             return Killed(number)
         case receipts.Cancelled():

@@ -21,6 +21,7 @@ from countermark.evidence.members import (
     Failed,
     Killed,
     ManifestSeen,
+    NotExecuted,
     Outcome,
     OutputSeen,
     Preempted,
@@ -138,6 +139,8 @@ def outcome_text(outcome: Outcome) -> str:
             return "succeeded"
         case Failed(code):
             return f"failed with exit code {code}"
+        case NotExecuted(code, why):
+            return f"never executed (exit code {code}): {why}"
         case Killed(signal):
             return f"killed by signal {signal}"
         case CancelledByRequest():

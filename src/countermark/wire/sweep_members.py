@@ -22,6 +22,7 @@ from countermark.evidence.members import (
     ManifestSeen,
     Misfiled,
     NotAttempted,
+    NotExecuted,
     Observed,
     Outcome,
     OutputSeen,
@@ -87,6 +88,14 @@ class FailedText(Arm, frozen=True):
 
 
 @final
+class NotExecutedText(Arm, frozen=True):
+    """COMMAND never ran."""
+
+    exit_code: int
+    why: str
+
+
+@final
 class KilledText(Arm, frozen=True):
     """A signal."""
 
@@ -103,7 +112,7 @@ class PreemptedText(Arm, frozen=True):
     """The machine was taken away."""
 
 
-OutcomeText = SucceededText | FailedText | KilledText | CancelledByRequestText | PreemptedText
+OutcomeText = SucceededText | FailedText | NotExecutedText | KilledText | CancelledByRequestText | PreemptedText
 
 
 @final
@@ -191,6 +200,8 @@ def outcome_text(outcome: Outcome) -> OutcomeText:
             return SucceededText()
         case Failed(code):
             return FailedText(code)
+        case NotExecuted(code, why):
+            return NotExecutedText(code, why)
         case Killed(signal):
             return KilledText(signal)
         case CancelledByRequest():
@@ -206,6 +217,8 @@ def outcome_of(text: OutcomeText) -> Outcome:
             return Succeeded()
         case FailedText(exit_code=code):
             return Failed(code)
+        case NotExecutedText(exit_code=code, why=why):
+            return NotExecuted(code, why)
         case KilledText(signal=signal):
             return Killed(signal)
         case CancelledByRequestText():
