@@ -140,7 +140,8 @@ def test_a_command_that_is_not_there_fails_as_in_a_shell(bench: Bench) -> None:
     run = bench.demand("no-such-command-here").record.run_id
     last = bench.ended(run)
     assert arm(last) == "RetryRequired"
-    assert last.conclusion.why_not == (NoSuccess(bench.claims(run)[0].attempt, "failed with exit code 127"),)
+    why = "never executed (exit code 127): 'no-such-command-here', or the interpreter that its first line names, was not found"
+    assert last.conclusion.why_not == (NoSuccess(bench.claims(run)[0].attempt, why),)
 
 
 def test_a_command_that_forks_and_exits_has_ended_when_its_descendants_have(bench: Bench) -> None:
