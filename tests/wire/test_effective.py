@@ -115,7 +115,7 @@ def test_everything_that_is_wrong_with_the_coordinates_is_named() -> None:
 
 
 def repeats_are_let_through() -> Any:
-    return planted(effective, "_without_repeats", dict)()
+    return planted(effective, "without_repeats", dict)()
 
 
 @proven_by(repeats_are_let_through)

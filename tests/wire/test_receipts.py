@@ -104,7 +104,7 @@ def test_a_missing_field_an_unknown_field_and_null_are_each_unreadable(sample: A
     assert refused(decode(json.dumps({**clean, "more": 1}).encode(), type(sample)))
 
 
-@proven_by(planted(receipts, "_without_repeats", dict))
+@proven_by(planted(receipts, "without_repeats", dict))
 def test_a_repeated_key_is_unreadable_although_each_value_is_sound() -> None:
     data = encode(TERMINAL)
     assert refused(decode(data.replace(b'"outcome":', b'"startedMs":7,"outcome":'), TerminalReceipt))

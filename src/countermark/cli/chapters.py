@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from countermark.cli.story import STORE, StoryBroken, Teller, attempt_folders, kill_trainer
+from countermark.files.desired import CHECKPOINTS
 
 SAVE_STEPS: Final = 3
 TOTAL_STEPS: Final = 12
@@ -147,7 +148,7 @@ def _killed(teller: Teller) -> tuple[str, Path]:
         "second checkpoint was published, the trainer gets SIGKILL: no handler of its own can say goodbye.",
     )
     started = teller.start("run", "pinned.toml", "--", *TRAINER)
-    wanted = f"checkpoints/step-{2 * SAVE_STEPS}"
+    wanted = f"{CHECKPOINTS}/step-{2 * SAVE_STEPS}"
     teller.wait_until(f"{wanted} is published", _published(teller, wanted, lambda: started.poll() is not None))
     attempt = attempt_folders(teller.folder)[0]
     teller.say(f"SIGKILL to the trainer, pid {kill_trainer(attempt)}")
@@ -173,13 +174,13 @@ def _published(teller: Teller, name: str, ended: Callable[[], bool]) -> Callable
 
 def _torn(teller: Teller, run: str, attempt: Path) -> None:
     step = 3 * SAVE_STEPS
-    torn = attempt / "checkpoints" / f"step-{step}"
+    torn = attempt / CHECKPOINTS / f"step-{step}"
     teller.chapter(
         "A torn newer checkpoint is refused",
         f"We tear one on purpose: step-{step} gets the weights alone, as if saving had stopped there. A trainer would resume from it,",
         "because its number is the highest, and converge to another model.",
     )
-    shutil.copytree(attempt / "checkpoints" / f"step-{2 * SAVE_STEPS}", torn)
+    shutil.copytree(attempt / CHECKPOINTS / f"step-{2 * SAVE_STEPS}", torn)
     for file in torn.iterdir():
         if not file.name.startswith("adapter_"):
             file.unlink()

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.attempt_folder import read_bounded
-from countermark.files.desired import DESIRED_BYTES_MAX, decode_desired
+from countermark.files.attempt_folder import WORK, read_bounded
+from countermark.files.desired import CHECKPOINTS, DESIRED_BYTES_MAX, decode_desired
 from countermark.lines.defects import sentence
 from countermark.recipe import Manifest, spellings
 from countermark.recipe.text import TRAINER_SETTINGS, read_inert
@@ -67,12 +67,12 @@ class Assignment:
     @property
     def work(self) -> Path:
         """The trainer's own scratch folder."""
-        return self.folder / "work"
+        return self.folder / WORK
 
     @property
     def checkpoints(self) -> Path:
         """Where published checkpoints lie."""
-        return self.folder / "checkpoints"
+        return self.folder / CHECKPOINTS
 
     def source(self, name: str) -> Path:
         """Where a source lies. Raises ``CannotTrain`` where the recipe does not say."""

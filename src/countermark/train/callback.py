@@ -16,6 +16,7 @@ from typing import Any, final
 
 from countermark.files import durable
 from countermark.files.attempt_folder import read_bounded
+from countermark.files.desired import EFFECTIVE, ENVIRONMENT
 from countermark.files.published import MANIFEST, MANIFEST_BYTES_MAX, PublishedManifest, decode_manifest
 from countermark.train.assignment import Assignment
 from countermark.train.effective.seen import Live, Readings
@@ -24,9 +25,6 @@ from countermark.train.execution import execution_environment
 from countermark.train.libraries import library, loaded
 from countermark.train.publishing import publish_step
 from countermark.wire.effective import encode_effective
-
-EFFECTIVE = "effective.json"
-ENVIRONMENT = "environment.json"
 
 
 @final

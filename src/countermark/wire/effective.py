@@ -15,9 +15,9 @@ import msgspec
 from countermark.evidence.members import How, Read, Unread
 from countermark.recipe import ROSTER, read_coordinate
 from countermark.values import Unreadable, shown
+from countermark.wire.receipts import Nonce32, without_repeats
 
 EFFECTIVE_BYTES_MAX: Final = 1024 * 1024
-Nonce32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Text = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
 #: A reason is for people: what is longer than this is cut when it is written, so that a writer never makes what no reader takes.
 REASON_LENGTH_MAX: Final = 2000
@@ -82,7 +82,7 @@ def decode_effective(data: bytes) -> EffectiveManifest | Unreadable:
         return Unreadable(f"it has {len(data)} bytes; {EFFECTIVE_BYTES_MAX} are the most")
     try:
         document = _DOCUMENT.decode(data)
-        json.loads(data, object_pairs_hook=_without_repeats)
+        json.loads(data, object_pairs_hook=without_repeats)
     except (ValueError, RecursionError) as error:
         return Unreadable(ascii(str(error))[1:-1][:300])
     if isinstance(document, _Other):
@@ -97,10 +97,3 @@ def decode_effective(data: bytes) -> EffectiveManifest | Unreadable:
             elif value.spell() != reading.value:
                 problems.append(f"{name}: its canonical spelling is {value.spell()}")
     return Unreadable("; ".join(problems)) if problems else document
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> None:
-    """The last of two equal keys would win in silence."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        raise ValueError("a key occurs twice in one object")

@@ -228,7 +228,7 @@ def decode(data: bytes, kind: type[R]) -> R | Unreadable:
         return Unreadable("it is empty")
     try:
         receipt = _ANY_RECEIPT.decode(data)
-        json.loads(data, object_pairs_hook=_without_repeats)
+        json.loads(data, object_pairs_hook=without_repeats)
     except (ValueError, RecursionError) as error:
         return Unreadable(ascii(str(error))[1:-1][:300])
     if not isinstance(receipt, kind):
@@ -238,7 +238,7 @@ def decode(data: bytes, kind: type[R]) -> R | Unreadable:
     return receipt
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> None:
+def without_repeats(pairs: list[tuple[str, object]]) -> None:
     """The last of two equal keys would win in silence."""
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
