@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,15 @@ def fill_disk(name: str, times: int) -> None:
     _put(durable, "write_new", write_new)
 
 
+def meet(place: Path, count: int) -> None:
+    """Wait until ``count`` supervisors are there, so that they begin together however a busy machine starts them; half a minute at most."""
+    place.mkdir(exist_ok=True)
+    (place / str(os.getpid())).touch()
+    deadline = time.monotonic() + 30
+    while len(os.listdir(place)) < count and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--at", choices=SUPERVISOR_STEPS)
@@ -135,12 +145,16 @@ def main() -> int:
     parser.add_argument("--plant", choices=tuple(FAULTS), action="append", default=[])
     parser.add_argument("--full", metavar="RECEIPT")
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--meet", type=int, default=0, metavar="COUNT")
     options, rest = parser.parse_known_args()
     for name in options.plant:
         FAULTS[name]()
     if options.full:
         _put(supervisor, "_START_WAIT_S", 1.0)
         fill_disk(options.full, options.times)
+
+    if options.meet:
+        meet(Path(rest[-1]).parent.parent / "meeting", options.meet)
 
     def after(step: SupervisorStep) -> None:
         if step == options.at:

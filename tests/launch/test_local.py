@@ -199,8 +199,8 @@ def test_a_supervisor_that_cannot_start_leaves_the_outcome_unknown(place: Place)
 @proven_by(in_supervisor("start_is_not_exclusive"))
 def test_many_controllers_at_once_start_one_trainer(place: Place) -> None:
     order = place.order("sleep 0.5")
-    controllers = [place.begin_controller(order) for _ in range(4)]
-    said = [controller.communicate(timeout=30) for controller in controllers]
+    controllers = [place.begin_controller(order, options=("--meet", "4")) for _ in range(4)]
+    said = [controller.communicate(timeout=60) for controller in controllers]
     place.terminal()
     assert all(out.startswith("Dispatched") for out, _ in said), said
     assert place.runs() == 1
