@@ -172,6 +172,37 @@ class Abandonment:
 
 @final
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """The attempt counts as one that ended without success: its outputs are nobody's result, and what of it lives is stopped."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BelieveSource:
+    """Of terminals that contradict each other, those of this source stand."""
+
+    source: str
+
+
+Ruling = SetAside | BelieveSource
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Adjudication:
+    """A person looked at blockers of one attempt and ruled on them. It is evidence beside the rest and erases nothing: it settles just the
+    ``blockers`` that it names (their texts, as the verdict spelled them), and whatever else comes to light blocks again."""
+
+    attempt: AttemptKey
+    ruling: Ruling
+    blockers: tuple[str, ...]
+    by: str
+    reason: str
+    recorded_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class RunLedger:
     """Everything that the ledger holds about one run, at one version (the number of recorded control facts)."""
 
@@ -182,6 +213,7 @@ class RunLedger:
     outcomes: tuple[DispatchOutcome, ...] = ()
     cancellations: tuple[Cancellation, ...] = ()
     abandonments: tuple[Abandonment, ...] = ()
+    adjudications: tuple[Adjudication, ...] = ()
 
 
 @final

@@ -8,15 +8,16 @@ Rules kept here:
 3. Nothing starts of a run that was cancelled, nor for an attempt that was given up or followed by another.
 4. Outcomes only grow in strength: refused < unknown < dispatched. "Surely nothing started" is no answer about an attempt of which another
    call said that something did, or may have.
-5. Cancelling and giving up are said once; repeating them changes nothing.
+5. Cancelling and giving up are said once; repeating them changes nothing. So does a ruling that is repeated word for word by one person.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar, final
 
 from countermark.run.attempts import AttemptKey, predecessor_of
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
     Cancellation,
     Dispatched,
     DispatchIntent,
@@ -157,3 +158,15 @@ def admit_abandonment(
     if all(claim.attempt != abandonment.attempt for claim in ledger.claims):
         return Refused(NonEmpty(AttemptNotClaimed(abandonment.attempt)))
     return Insertable(abandonment)
+
+
+def admit_adjudication(
+    ledger: RunLedger, adjudication: Adjudication
+) -> Insertable[Adjudication] | Stands[Adjudication] | Refused[AttemptNotClaimed]:
+    """A ruling concerns an attempt of the run. A later one does not take an earlier one back: both stay, in the order of the ledger."""
+    for earlier in ledger.adjudications:
+        if replace(earlier, recorded_ms=adjudication.recorded_ms) == adjudication:
+            return Stands(earlier)
+    if all(claim.attempt != adjudication.attempt for claim in ledger.claims):
+        return Refused(NonEmpty(AttemptNotClaimed(adjudication.attempt)))
+    return Insertable(adjudication)
