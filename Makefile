@@ -49,7 +49,7 @@ docs: $(VENV)/test.stamp ## Write the reference pages and the schema again from 
 	$(BIN)/python -m countermark.cli.schema
 
 clean: ## Remove what the targets made, the environment included
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo
+	rm -rf mutants $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than the files that decide what is installed: a change of them installs again.

@@ -54,15 +54,14 @@ def defects(*members: Attempt) -> Counter[AttemptGraphDefect]:
 
 def everything_rooted() -> AbstractContextManager[object]:
     """Rootedness that trusts every member."""
-    return planted(room, "_rooted", lambda subject, members: {member.key for member in members})()
+    return planted(room, "_rooted", lambda own, before, here: set(own))()
 
 
 def local_checks_alone() -> AbstractContextManager[object]:
     """Rootedness by a look at the predecessor alone, as a walk that stops after one step: a ring passes."""
 
-    def rooted(subject: Subject, members: tuple[Attempt, ...]) -> set[AttemptKey]:
-        keys = {member.key for member in members}
-        return {member.key for member in members if predecessor_of(member.cause) in keys or member.demand == subject.demand}
+    def rooted(own: list[int], before: list[int | None], here: list[bool]) -> set[int]:
+        return {place for place, predecessor, demanded in zip(own, before, here, strict=True) if predecessor in own or demanded}
 
     return planted(room, "_rooted", rooted)()
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from countermark.run import dispatch as room
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
+    BelieveSource,
     Cancellation,
     Dispatched,
     DispatchIntent,
@@ -22,6 +24,7 @@ from countermark.run.claims import (
     OutcomeWithoutIntent,
     RunCancelled,
     RunLedger,
+    SetAside,
     SuccessorExists,
 )
 from countermark.run.dispatch import (
@@ -33,6 +36,7 @@ from countermark.run.dispatch import (
     IntentElsewhere,
     IntentUsed,
     admit_abandonment,
+    admit_adjudication,
     admit_cancellation,
     admit_dispatch_intent,
     admit_dispatch_outcome,
@@ -160,6 +164,47 @@ def test_an_attempt_of_the_run_is_given_up_once() -> None:
     assert admit_abandonment(CLAIMED, GIVEN_UP) == Insertable(GIVEN_UP)
     assert admit_abandonment(replace(CLAIMED, abandonments=(GIVEN_UP,)), Abandonment(key(1), "bob", 7)) == Stands(GIVEN_UP)
     assert admit_abandonment(CLAIMED, Abandonment(key(2), "ada", 6)) == Refused(NonEmpty(AttemptNotClaimed(key(2))))
+
+
+RULED = Adjudication(key(1), SetAside(), ("several outputs",), "ada", "the disk was swapped", 8)
+
+
+def time_counts() -> AbstractContextManager[object]:
+    """A ruling said again at another time is another ruling."""
+    return planted(room, "replace", lambda earlier, recorded_ms: earlier)()
+
+
+@proven_by(time_counts)
+def test_a_ruling_that_is_repeated_word_for_word_stands() -> None:
+    assert admit_adjudication(CLAIMED, RULED) == Insertable(RULED)
+    ledger = replace(CLAIMED, adjudications=(RULED,))
+    assert admit_adjudication(ledger, replace(RULED, recorded_ms=99)) == Stands(RULED)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ruling": BelieveSource("supervisor")},
+        {"blockers": ("several outputs", "a live process")},
+        {"by": "bob"},
+        {"reason": "another"},
+        {"attempt": key(2)},
+    ],
+    ids=lambda change: ",".join(change),
+)
+def test_a_ruling_that_says_anything_else_is_one_more(change: dict[str, object]) -> None:
+    other = replace(RULED, **change)  # type: ignore[arg-type]
+    ledger = replace(claimed(CLAIMED, 2, RETRY), adjudications=(RULED,))
+    assert admit_adjudication(ledger, other) == Insertable(other)
+    both = replace(ledger, adjudications=(RULED, other))
+    assert [admit_adjudication(both, replace(said, recorded_ms=99)) for said in (RULED, other)] == [Stands(RULED), Stands(other)]
+
+
+def test_a_ruling_concerns_an_attempt_of_the_run() -> None:
+    stranger = replace(RULED, attempt=key(2))
+    assert admit_adjudication(CLAIMED, stranger) == Refused(NonEmpty(AttemptNotClaimed(key(2))))
+    assert admit_adjudication(replace(CLAIMED, adjudications=(RULED,)), stranger) == Refused(NonEmpty(AttemptNotClaimed(key(2))))
+    assert admit_adjudication(RunLedger(desired(), 0), RULED) == Refused(NonEmpty(AttemptNotClaimed(key(1))))
 
 
 @pytest.mark.parametrize("launcher", ["local", "slurm", "ray"])
