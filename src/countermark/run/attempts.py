@@ -10,8 +10,8 @@ Rules kept here:
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from typing import Final, Self, final
 
@@ -20,6 +20,8 @@ from countermark.run.demand import DemandId, Subject
 from countermark.values import NonEmpty, Refused, Sha256, Unreadable
 
 _SEAL: Final = object()
+#: The place of a predecessor that is not among the attempts.
+_ABSENT: Final = -1
 _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -209,42 +211,59 @@ def admit_attempt_graph(subject: Subject, attempts: Iterable[Attempt]) -> Attemp
     ``attempts`` may come in any order and number; the cost is O(attempts + edges).
     """
     members = tuple(attempts)
-    rooted = _rooted(subject, members)
-    occurrences = Counter(attempt.key for attempt in members)
-    defects: list[AttemptGraphDefect] = []
-    for attempt in members:
+    work = subject.work
+    # Members may lie anywhere in memory, and fetching them costs more than the rest: each is visited once, and places stand for keys from
+    # there on. At the subject's own work nonces alone tell keys apart, and a text is looked up faster than a key.
+    ours: dict[str, int] = {}
+    foreign: dict[AttemptKey, int] = {}
+    graph: dict[AttemptKey, Attempt] = {}
+    own: list[int] = []
+    followed: list[AttemptKey | None] = []
+    here: list[bool] = []
+    for place, attempt in enumerate(members):
         key = attempt.key
-        predecessor = predecessor_of(attempt.cause)
-        if key.work != subject.work:
-            defects.append(ForeignWork(key))
-        if predecessor is not None and predecessor not in occurrences:
-            defects.append(AbsentPredecessor(key, predecessor))
-        if occurrences[key] > 1:
-            defects.append(DuplicateIdentity(key))
-        if attempt.demand != subject.demand or not (predecessor is None or predecessor in rooted):
-            defects.append(Unrooted(key))
+        graph[key] = attempt
+        own.append(ours.setdefault(key.nonce.hex, place) if key.work == work else foreign.setdefault(key, place))
+        followed.append(predecessor_of(attempt.cause))
+        here.append(attempt.demand == subject.demand)
+    before = [
+        None if key is None else ours.get(key.nonce.hex, _ABSENT) if key.work == work else foreign.get(key, _ABSENT) for key in followed
+    ]
+    rooted = _rooted(own, before, here)
+    occurrences = Counter(own)
+    outside = set(foreign.values())
+    defects: list[AttemptGraphDefect] = []
+    for member, (place, predecessor) in enumerate(zip(own, before, strict=True)):
+        if place in outside:
+            defects.append(ForeignWork(members[member].key))
+        if predecessor == _ABSENT:
+            defects.extend(AbsentPredecessor(members[member].key, key) for key in (followed[member],) if key is not None)
+        if occurrences[place] > 1:
+            defects.append(DuplicateIdentity(members[member].key))
+        if not here[member] or not (predecessor is None or predecessor in rooted):
+            defects.append(Unrooted(members[member].key))
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)
-    return AttemptGraph(subject, {attempt.key: attempt for attempt in members}, _SEAL)
+    return AttemptGraph(subject, graph, _SEAL)
 
 
-def _rooted(subject: Subject, members: tuple[Attempt, ...]) -> set[AttemptKey]:
-    """The keys that some chain of predecessors connects with a root of the subject's demand."""
-    followers: defaultdict[AttemptKey, list[AttemptKey]] = defaultdict(list)
-    rooted: set[AttemptKey] = set()
-    for attempt in members:
-        # An attempt of another demand is no step of a chain here, whatever predecessor it names.
-        if attempt.demand != subject.demand:
-            continue
-        predecessor = predecessor_of(attempt.cause)
-        if predecessor is not None:
-            followers[predecessor].append(attempt.key)
-        else:
-            rooted.add(attempt.key)
+def _rooted(own: Sequence[int], before: Sequence[int | None], here: Sequence[bool]) -> set[int]:
+    """The places whose keys some chain of predecessors connects with a root of the subject's demand. Of each member: its own place, that of
+    its predecessor, and whether it is of that demand; an attempt of another's is no step of a chain here, whatever it names."""
+    # The members that follow a place are linked through ``next_follower``, begun at ``first_follower``; _ABSENT ends a list.
+    first_follower, next_follower = [_ABSENT] * len(own), [_ABSENT] * len(own)
+    rooted: set[int] = set()
+    for member, (place, predecessor, demanded) in enumerate(zip(own, before, here, strict=True)):
+        if demanded and predecessor is None:
+            rooted.add(place)
+        elif demanded and predecessor is not None and predecessor != _ABSENT:
+            next_follower[member], first_follower[predecessor] = first_follower[predecessor], member
     waiting = list(rooted)
     while waiting:
-        for follower in followers[waiting.pop()]:
-            if follower not in rooted:
-                rooted.add(follower)
-                waiting.append(follower)
+        member = first_follower[waiting.pop()]
+        while member != _ABSENT:
+            if own[member] not in rooted:
+                rooted.add(own[member])
+                waiting.append(own[member])
+            member = next_follower[member]
     return rooted
