@@ -6,6 +6,7 @@ before the supervisor starts, so that a control over real processes can be shown
 
 import argparse
 import errno
+import json
 import os
 import signal
 import sys
@@ -59,6 +60,26 @@ def stop_is_not_seen() -> None:
     _put(supervisor, "present", lambda folder, name: name != "stop.json" and seen(folder, name))
 
 
+def process_is_not_exclusive() -> None:
+    def write_new(path: Path, data: bytes) -> None:
+        (durable.replace if path.name == "process.json" else create)(path, data)
+
+    create = durable.write_new
+    _put(durable, "write_new", write_new)
+
+
+def receipts_are_looked_for_first() -> None:
+    """Look whether the receipt is there, and then put it there: what lies between is another's chance."""
+
+    def write_new(path: Path, data: bytes) -> None:
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        time.sleep(0.15)
+        durable.replace(path, data)
+
+    _put(durable, "write_new", write_new)
+
+
 def lock_is_not_inherited() -> None:
     _put(trainer.os, "set_inheritable", lambda descriptor, inheritable: None)
 
@@ -96,6 +117,8 @@ FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
         start_is_not_exclusive,
+        process_is_not_exclusive,
+        receipts_are_looked_for_first,
         fence_is_not_checked,
         stop_is_not_seen,
         lock_is_not_inherited,
@@ -129,6 +152,24 @@ def fill_disk(name: str, times: int) -> None:
     _put(durable, "write_new", write_new)
 
 
+#: Whom an act kills where it is done by the supervisor, and where by its child.
+VICTIMS: dict[str, tuple[str, str]] = {
+    "kill_self": ("supervisor", "child before exec"),
+    "kill_parent": ("", "supervisor"),
+    "kill_both": ("", "supervisor and child before exec"),
+}
+CHILD_STEPS: tuple[SupervisorStep, ...] = ("child begun", "locked", "process written", "fence checked")
+
+
+def say_who_dies(history: str, step: SupervisorStep, act: str) -> None:
+    """A line in a storm's history (``tests.simulation.history``), written before the act: nobody can say it after."""
+    victims = VICTIMS.get(act, ("", ""))[step in CHILD_STEPS]
+    lines = [json.dumps({"event": "killed", "what": what, "point": f"after {step}"}) + "\n" for what in victims.split(" and ") if what]
+    descriptor = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(descriptor, "".join(lines).encode())
+    os.close(descriptor)
+
+
 def meet(place: Path, count: int) -> None:
     """Wait until ``count`` supervisors are there, so that they begin together however a busy machine starts them; half a minute at most."""
     place.mkdir(exist_ok=True)
@@ -146,6 +187,7 @@ def main() -> int:
     parser.add_argument("--full", metavar="RECEIPT")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--meet", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--history")
     options, rest = parser.parse_known_args()
     for name in options.plant:
         FAULTS[name]()
@@ -158,6 +200,8 @@ def main() -> int:
 
     def after(step: SupervisorStep) -> None:
         if step == options.at:
+            if options.history:
+                say_who_dies(options.history, step, options.act)
             ACTS[options.act]()
 
     return supervisor.main(rest, after)

@@ -1,0 +1,110 @@
+"""A small share of ``make torture``: the product keeps its promise in a storm, and every mutant breaks it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from countermark.files import procfs
+from tests.torture.mutants import MUTANTS
+from tests.torture.tally import Count, Figures
+
+ROOT: Final = Path(__file__).parents[2]
+DOUBLING: Final = tuple(name for name, mutant in MUTANTS.items() if not mutant.held_by)
+SEED: Final = 20260
+
+
+def begin(*options: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.torture", "--quiet", "--seed", str(SEED), *map(str, options)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def storm(folder: Path, *options: object) -> dict[str, Any]:
+    """The figures of one storm, which are printed, too."""
+    process = begin("--json", folder / "figures.json", *options)
+    try:
+        said, _ = process.communicate(timeout=400)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+    print(said)
+    assert (folder / "figures.json").exists(), said
+    (figures,) = json.loads((folder / "figures.json").read_text(encoding="utf-8"))
+    return dict(figures)
+
+
+def test_nothing_is_started_twice_in_a_storm(tmp_path: Path) -> None:
+    figures = storm(tmp_path, "--launches", 35, "--kills", 25, "--mutant", "")
+    assert figures["findings"] == []
+    assert (figures["doubled"], figures["broken_off"]) == (0, False)
+    assert figures["launches"] >= 35 and sum(figures["kills"].values()) >= 25 and figures["stops"] > 0
+    assert {point.split(" ")[0] for point in figures["kills"]} >= {"controller", "supervisor", "trainer"}
+    assert set(figures["verdicts"]) <= {"Converged", "Cancelled", "SeveralCandidates", "Blocked"} and figures["verdicts"]["Converged"] > 0
+
+
+@pytest.mark.parametrize("weather", ["race", "sleepers"])
+def test_nothing_is_started_twice_in_the_weather_in_which_mutants_double(tmp_path: Path, weather: str) -> None:
+    """The other half of each pair below: what doubles there does not here."""
+    figures = storm(tmp_path, "--launches", 12, "--kills", 0, "--mutant", "", "--weather", weather)
+    assert (figures["doubled"], figures["findings"]) == (0, [])
+    assert figures["launches"] >= 12
+    assert figures["answers"]["already"] > 0 if weather == "race" else figures["stops"] > 0
+
+
+@pytest.mark.parametrize("mutant", DOUBLING)
+def test_a_mutant_doubles(tmp_path: Path, mutant: str) -> None:
+    figures = storm(tmp_path, "--launches", 60, "--kills", 0, "--mutant", mutant)
+    assert figures["doubled"] > 0
+
+
+def test_the_start_receipt_is_not_the_only_guard(tmp_path: Path) -> None:
+    """Taken away alone it is missed by nobody: the process receipt is exclusive, too, and written under the lock."""
+    figures = storm(tmp_path, "--launches", 8, "--kills", 0, "--mutant", "start receipt not exclusive")
+    assert figures["doubled"] == 0
+
+
+def test_an_interrupt_says_what_was_done_and_leaves_no_process(tmp_path: Path) -> None:
+    process = begin("--launches", 100_000, "--mutant", "", "--json", tmp_path / "figures.json")
+    deadline = time.monotonic() + 60
+    below: tuple[procfs.ProcessStat, ...] = ()
+    while time.monotonic() < deadline and len(below) < 8:
+        time.sleep(0.1)
+        below = procfs.descendants(process.pid, procfs.processes())
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "broken off" in said and "doubles: 0" in said, said
+    named = {(row.pid, row.start_ticks) for row in below}
+    assert len(named) >= 8
+    assert [row for row in procfs.processes() if (row.pid, row.start_ticks) in named and not row.ended] == []
+    assert f"seed {SEED}" in said
+    (figures,) = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert figures["broken_off"] is True
+
+
+def lines(*words: str) -> Count:
+    count = Count()
+    for word in words:
+        count.take(word)
+    return count
+
+
+def test_each_kind_of_double_is_counted_and_a_clean_count_has_none() -> None:
+    clean = ("began r0 a1 10 1 honest", "began r0 a2 11 2 slow", "began r1 b1 12 3 exit 1")
+    known = {"a1": "", "a2": "a1", "b1": ""}
+    assert sum(lines(*clean).doubles(known).values()) == 0
+    breaks = {
+        "attempts executed twice": lines(*clean, "began r0 a1 13 4 honest").doubles(known),
+        "trainers beside a live one of their run": lines(*clean, "overlap r0 a2").doubles(known),
+        "trainers behind a fence": lines(*clean, "fenced r0 a1").doubles(known),
+        "trainers without a claim": lines(*clean).doubles({"a1": "", "a2": "a1"}),
+        "trainers after their successor": lines(*clean).doubles(known | {"a1": "a2", "a2": ""}),
+    }
+    assert {name: {kind for kind, number in found.items() if number} for name, found in breaks.items()} == {name: {name} for name in breaks}
+    assert Figures("SQLite", "", 1, doubles=breaks["attempts executed twice"]).doubled == 1
