@@ -1,4 +1,4 @@
-"""A storm over one ledger: real controllers, supervisors and trainers, killed with SIGKILL and held with SIGSTOP, until enough was launched.
+"""A storm over one ledger: real controllers, supervisors and trainers, killed with SIGKILL and held with SIGSTOP, until enough ran.
 
 Rules kept here:
 
@@ -145,7 +145,7 @@ class Storm:
         return bool(self.scene.mutant) and sum(self.count.doubles().values()) > 0
 
     def _enough(self) -> bool:
-        return self._doubled() or self.count.launches >= self.launches and self.figures.kills.total() >= self.kills
+        return self._doubled() or (self.count.launches >= self.launches and self.figures.kills.total() >= self.kills)
 
     def _rest(self) -> None:
         deadline = time.monotonic() + REST_S_MAX
@@ -271,7 +271,8 @@ class Storm:
         self._read_counts()
         seen = figures(read_history(self.scene.history))
         self.figures.launches = self.count.launches
-        # Once the ledger was read, the last line stands.
-        self.figures.doubles = self.count.doubles() | dict(list(self.figures.doubles.items())[3:])
+        if not self.figures.verdicts:
+            # What the judge counted with the ledger in hand stands.
+            self.figures.doubles = self.count.doubles()
         self.figures.kills = Counter(seen.kills)
         self.figures.answers = Counter(seen.calls)

@@ -1,7 +1,6 @@
 """A small share of ``make torture``: the product keeps its promise in a storm, and every mutant breaks it."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
