@@ -98,29 +98,46 @@ def nested(depth: int) -> object:
     return value
 
 
+def nested_objects(depth: int) -> object:
+    value: object = 0
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+NO_NUMBER = "NaN and infinities are no JSON numbers"
+INEXACT = "a whole number lies beyond 2^53, where JSON numbers stop being exact; write it as text"
+HALF = "a text holds half of a surrogate pair"
+DEEP = "it is nested deeper than 128 levels"
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (math.nan, "NaN"),
-        ([math.inf], "infinities"),
-        ({"a": -math.inf}, "infinities"),
-        (2**53 + 1, "2\\^53"),
-        (2**68, "2\\^53"),
-        (10**21, "2\\^53"),
-        (-(10**400), "2\\^53"),
-        ("\ud800", "surrogate"),
-        ({"\udfff": 1}, "surrogate"),
-        ({1: 2}, "no text"),
-        (b"bytes", "bytes is no JSON value"),
-        ({1, 2}, "set is no JSON value"),
-        (object(), "object is no JSON value"),
-        (nested(DEPTH_MAX + 1), "deeper"),
-        (nested(100_000), "deeper"),
+        (math.nan, NO_NUMBER),
+        ([math.inf], NO_NUMBER),
+        ({"a": -math.inf}, NO_NUMBER),
+        (2**53 + 1, INEXACT),
+        (2**68, INEXACT),
+        (10**21, INEXACT),
+        (-(10**400), INEXACT),
+        ("\ud800", HALF),
+        ({"\udfff": 1}, HALF),
+        ({1: 2}, "a key is no text"),
+        ({1: 2, "a": 3}, "a key is no text"),
+        (b"bytes", "a bytes is no JSON value"),
+        ({1, 2}, "a set is no JSON value"),
+        (object(), "a object is no JSON value"),
+        (nested(DEPTH_MAX + 1), DEEP),
+        (nested(100_000), DEEP),
+        (nested_objects(DEPTH_MAX + 1), DEEP),
     ],
 )
 def test_what_has_no_canonical_form_is_refused_with_the_reason(value: object, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(ValueError) as refusal:
         canonical_json(value)
+    assert str(refusal.value) == why
+    assert refusal.value.__cause__ is None
 
 
 def test_whole_numbers_that_doubles_are_printed_as_are_written() -> None:
@@ -148,6 +165,38 @@ def test_a_base_artifact_is_the_root_and_the_configuration_without_its_origin() 
     assert base_artifact_of(WeightsRoot("2" * 64), CONFIG) != wanted
 
 
+def test_the_origin_is_left_out_at_any_depth() -> None:
+    plain: dict[str, object] = {"parts": [{"layers": 2}, "x"], "pair": (1, {"layers": 3})}
+    named: dict[str, object] = {
+        "parts": [{"layers": 2, "_name_or_path": "inner"}, "x"],
+        "pair": (1, {"layers": 3, "transformers_version": "5"}),
+    }
+    assert base_artifact_of(ROOT, named) == base_artifact_of(ROOT, plain)
+    assert base_artifact_of(ROOT, {"_name_or_path": "a"}) == base_artifact_of(ROOT, {})
+    assert base_artifact_of(ROOT, {"a": "_name_or_path"}) != base_artifact_of(ROOT, {})
+
+
+def test_a_configuration_may_be_as_deep_as_any_document_and_no_deeper() -> None:
+    deepest = nested_objects(DEPTH_MAX)
+    kept = b'{"a":' * DEPTH_MAX + b"0" + b"}" * DEPTH_MAX
+    assert isinstance(deepest, dict)
+    assert base_artifact_of(ROOT, deepest) == Sha256(hashlib.sha256(length_prefixed(ROOT.spell().encode(), kept)).hexdigest())
+    for value in (nested(DEPTH_MAX), nested(100_000), nested_objects(DEPTH_MAX), nested_objects(100_000)):
+        with pytest.raises(ValueError, match=f"^{DEEP}$"):
+            base_artifact_of(ROOT, {"a": value})
+
+
+def test_an_origin_beneath_every_other_level_is_left_out_too() -> None:
+    def above(value: object, depth: int) -> dict[str, object]:
+        for _ in range(depth - 1):
+            value = [value]
+        return {"a": value}
+
+    inner: dict[str, object] = {"layers": 2}
+    deep = above({**inner, "_name_or_path": "x"}, DEPTH_MAX - 1)
+    assert base_artifact_of(ROOT, deep) == base_artifact_of(ROOT, above(inner, DEPTH_MAX - 1))
+
+
 def test_rows_are_hashed_in_their_order_each_with_its_length() -> None:
     rows: list[dict[str, object]] = [{"text": "a", "n": 1.0}, {"text": "b"}]
     wanted = Sha256(hashlib.sha256(length_prefixed(b'{"n":1,"text":"a"}', b'{"text":"b"}')).hexdigest())
@@ -163,6 +212,17 @@ def test_a_row_that_is_refused_leaves_no_trace() -> None:
     with pytest.raises(ValueError, match="NaN"):
         hasher.row({"a": math.nan})
     assert (hasher.rows, hasher.digest()) == (1, dataset_digest([{"a": 1}]))
+    hasher.row({"a": 2})
+    assert (hasher.rows, hasher.digest()) == (2, dataset_digest([{"a": 1}, {"a": 2}]))
+    assert (DatasetHasher().rows, DatasetHasher().digest()) == (0, dataset_digest([]))
+
+
+def test_a_tokenization_is_its_files_its_special_ids_and_its_template() -> None:
+    listed = {"tokenizer.json": Sha256("1" * 64), "added.json": Sha256("2" * 64)}
+    files = b'{"added.json":"sha256:' + b"2" * 64 + b'","tokenizer.json":"sha256:' + b"1" * 64 + b'"}'
+    for template, told in ((None, b""), ("", b"="), ("é\ud800", b"=\xc3\xa9\xed\xa0\x80")):
+        wanted = hashlib.sha256(length_prefixed(files, b'{"eos":1,"pad":null}', told)).hexdigest()
+        assert tokenization_digest(listed, {"pad": None, "eos": 1}, template) == Sha256(wanted)
 
 
 def test_every_part_of_a_tokenization_moves_it() -> None:

@@ -94,17 +94,30 @@ def test_another_principal_is_another_key_of_the_same_digest() -> None:
     assert ours.spell() == theirs.spell() == "wk1:" + ours.digest.hex
 
 
+FAMILY = Unreadable("a Work key begins with wk1:")
+DIGITS = Unreadable("wk1: must be followed by 64 lower-case hexadecimal digits")
+
+
 def test_a_key_reads_back_and_nothing_else_does() -> None:
     key = key_of()
     assert WorkKey.read("local", key.spell()) == key
-    for principal, text in [
-        ("", key.spell()),
-        ("local", key.digest.spell()),
-        ("local", "wk1:xyz"),
-        ("local", None),
-        ("local", key.spell().upper()),
+    assert str(key) == key.spell() == "wk1:" + key.digest.hex
+    for text, why in [
+        (key.digest.spell(), FAMILY),
+        (None, FAMILY),
+        (7, FAMILY),
+        (key.spell().upper(), FAMILY),
+        (key.digest.hex, FAMILY),
+        (key.digest.hex + "wk1:", FAMILY),
+        ("wk1:xyz", DIGITS),
+        ("wk1:", DIGITS),
+        ("wk1:" + key.digest.hex.upper(), DIGITS),
+        ("wk1:" + key.spell(), DIGITS),
     ]:
-        assert isinstance(WorkKey.read(principal, text), Unreadable), (principal, text)
+        assert WorkKey.read("local", text) == why, text
+    for account in ("", None):
+        assert WorkKey.read(account, key.spell()) == Principal.read(account)
+        assert isinstance(Principal.read(account), Unreadable)
 
 
 def test_the_material_is_the_domain_the_requirements_and_the_coordinates_in_name_order() -> None:
@@ -204,14 +217,14 @@ def test_length_prefixed_parts_can_be_taken_apart_again(parts: list[bytes]) -> N
 
 def test_requirements_are_closed() -> None:
     assert Requirements.read("produces=adapter") == Requirements()
-    assert isinstance(Requirements.read("produces=model"), Unreadable)
-    assert isinstance(Requirements.read(None), Unreadable)
-    with pytest.raises(ValueError, match="adapter"):
+    only = Unreadable("the only requirements are produces=adapter")
+    assert [Requirements.read(raw) for raw in ("produces=model", "", None)] == [only] * 3
+    with pytest.raises(ValueError, match=r"^a work produces an adapter$"):
         Requirements("model")  # type: ignore[arg-type]
 
 
 def test_contracts_and_resolutions_are_minted_by_their_makers_alone() -> None:
-    with pytest.raises(ValueError, match="descends from a resolution"):
+    with pytest.raises(ValueError, match=r"^a contract descends from a resolution$"):
         Contract(clean_manifest(), object())
     with pytest.raises(ValueError, match="minted by resolve"):
         Resolution(clean_manifest(), (), (), object())

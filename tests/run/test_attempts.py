@@ -18,6 +18,7 @@ from countermark.run.attempts import (
     AttemptKey,
     CapabilityEscalation,
     Cause,
+    CheckpointIdentity,
     DuplicateIdentity,
     ForeignWork,
     InfrastructureRetry,
@@ -28,6 +29,7 @@ from countermark.run.attempts import (
     Resume,
     Unrooted,
     admit_attempt_graph,
+    checkpoint_of,
     predecessor_of,
 )
 from countermark.run.demand import Subject
@@ -89,6 +91,21 @@ def test_an_equal_nonce_under_another_account_is_foreign_and_no_duplicate() -> N
     assert defects(*CLEAN, foreign) == Counter([ForeignWork(foreign.key)])
 
 
+def test_attempts_at_other_works_are_told_apart_as_our_own_are() -> None:
+    one, two = attempt(1, principal="other"), attempt(2, principal="other")
+    third = attempt(3, InfrastructureRetry(one.key), principal="third")
+    assert defects(*CLEAN, one, two, third) == Counter([ForeignWork(one.key), ForeignWork(two.key), ForeignWork(third.key)])
+    twice: Counter[AttemptGraphDefect] = Counter({ForeignWork(one.key): 2, DuplicateIdentity(one.key): 2})
+    assert defects(*CLEAN, one, one) == twice
+    astray = attempt(7, InfrastructureRetry(two.key))
+    assert defects(*CLEAN, one, astray) == Counter([ForeignWork(one.key), AbsentPredecessor(astray.key, two.key), Unrooted(astray.key)])
+    assert defects(*CLEAN, one, two, astray) == Counter([ForeignWork(one.key), ForeignWork(two.key)])
+    ours = attempt(8, InfrastructureRetry(attempt(2, principal="third").key))
+    assert defects(*CLEAN, two, ours) == Counter(
+        [ForeignWork(two.key), AbsentPredecessor(ours.key, attempt(2, principal="third").key), Unrooted(ours.key)]
+    )
+
+
 def test_an_absent_predecessor_is_named_and_leaves_its_follower_unrooted() -> None:
     orphan = attempt(7, InfrastructureRetry(key(99)))
     assert defects(*CLEAN, orphan) == Counter([AbsentPredecessor(key(7), key(99)), Unrooted(key(7))])
@@ -146,7 +163,7 @@ def test_several_defects_of_several_members_are_all_named() -> None:
 
 
 def test_a_graph_is_minted_by_admission_alone() -> None:
-    with pytest.raises(ValueError, match="minted by admit_attempt_graph"):
+    with pytest.raises(ValueError, match=r"^an attempt graph is minted by admit_attempt_graph$"):
         AttemptGraph(SUBJECT, {}, object())
 
 
@@ -199,6 +216,37 @@ def test_a_nonce_reads_its_own_spelling_and_nothing_else(raw: object) -> None:
             Nonce(raw)  # type: ignore[arg-type]
     else:
         assert read.spell() == raw
+
+
+def test_a_nonce_is_32_small_hexadecimal_digits() -> None:
+    digits = "0123456789abcdef" * 2
+    assert Nonce.read(digits) == Nonce(digits)
+    assert Nonce(digits).spell() == digits
+    for raw in (digits.upper(), digits[1:], digits + "0", digits[1:] + "g", "", digits + "\n", " " + digits[1:]):
+        assert Nonce.read(raw) == Unreadable("an attempt is named by 32 lower-case hexadecimal digits")
+        with pytest.raises(ValueError, match=r"^a nonce is 32 lower-case hexadecimal digits$"):
+            Nonce(raw)
+    assert Nonce.read(7) == Nonce.read("")
+
+
+def test_what_each_cause_follows_and_where_it_begins() -> None:
+    causes: list[tuple[Cause, AttemptKey | None, CheckpointIdentity | None]] = [
+        (InitialAttempt(), None, None),
+        (RequestedReexecution("again"), None, None),
+        (InfrastructureRetry(key(1)), key(1), None),
+        (CapabilityEscalation(key(1), "memory=80GiB"), key(1), None),
+        (Relaunch(key(1), "lost"), key(1), None),
+        (Relaunch(key(1), "lost", CHECKPOINT), key(1), CHECKPOINT),
+        (Resume(key(1), CHECKPOINT), key(1), CHECKPOINT),
+    ]
+    assert [(predecessor_of(cause), checkpoint_of(cause)) for cause, _, _ in causes] == [(before, start) for _, before, start in causes]
+
+
+def test_keys_of_one_nonce_share_a_hash_and_are_told_apart() -> None:
+    ours, theirs = key(1), key(1, "other")
+    assert hash(ours) == hash(theirs) == hash(ours.nonce.hex)
+    assert ours != theirs
+    assert {ours: 1, theirs: 2} == {theirs: 2, key(1): 1}
 
 
 def chain(size: int) -> list[Attempt]:

@@ -1,5 +1,7 @@
 """The exclusion key is the transition: one look at the ledger in one order, and every defect together."""
 
+import hashlib
+import struct
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -244,6 +246,31 @@ def test_a_text_that_is_no_unicode_still_has_a_slot() -> None:
     assert transition(RequestedReexecution("\udcff")).slot() != transition(RequestedReexecution("\udcfe")).slot()
 
 
+def test_the_parts_of_every_cause() -> None:
+    ours, digest = key(1).nonce.hex, "c" * 64
+    assert [cause_parts(cause) for cause in CAUSES[:11]] == [
+        ("InitialAttempt",),
+        ("RequestedReexecution", "again"),
+        ("RequestedReexecution", "again2"),
+        ("InfrastructureRetry", ours),
+        ("InfrastructureRetry", key(2).nonce.hex),
+        ("CapabilityEscalation", ours, "memory"),
+        ("CapabilityEscalation", ours, "time"),
+        ("Relaunch", ours, "lost"),
+        ("Relaunch", key(2).nonce.hex, "lost"),
+        ("Relaunch", ours, "lost", "5", digest),
+        ("Resume", ours, "5", digest),
+    ]
+
+
+def test_a_slot_is_what_every_ledger_so_far_holds() -> None:
+    """Slots are stored: another way to compute them would free every slot that was ever used."""
+    asked = Transition(demand_id("nightly", "ada"), work(), Relaunch(key(1), "é", CHECKPOINT))
+    texts = ("countermark/slot/1", "ada", "nightly", "local", work().digest.hex, "Relaunch", key(1).nonce.hex, "é", "5", "c" * 64)
+    material = b"".join(struct.pack(">Q", len(text.encode())) + text.encode() for text in texts)
+    assert asked.slot() == Sha256(hashlib.sha256(material).hexdigest())
+
+
 def test_cause_parts_begin_with_the_arm_and_are_unique() -> None:
     parts = [cause_parts(cause) for cause in CAUSES]
     assert [each[0] for each in parts] == [type(cause).__name__ for cause in CAUSES]
@@ -319,5 +346,5 @@ def test_each_misfit_alone_and_all_together() -> None:
 
 
 def test_a_composition_is_minted_by_compose_control_alone() -> None:
-    with pytest.raises(ValueError, match="minted by compose_control"):
+    with pytest.raises(ValueError, match=r"^a control composition is minted by compose_control$"):
         ControlComposition(Subject(demand_id(), work()), desired(), {}, False, object())
