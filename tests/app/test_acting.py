@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager
 import pytest
 
 from countermark.app import acting, ports
-from countermark.app.running import Looked, resume_run
+from countermark.app.deciding import resume_run
+from countermark.app.running import Looked
 from countermark.files import locks
 from countermark.files.attempt_folder import ReceiptRead, read_claim
 from countermark.launch.local import LocalLauncher
@@ -116,10 +117,10 @@ def test_a_killed_trainer_is_resumed_from_the_newest_whole_checkpoint(bench: Ben
 def test_a_person_resumes_from_the_step_that_was_named(bench: Bench) -> None:
     run = bench.told(("effective", "save 4", "save 8", "kill"), ("effective", "output"))
     bench.ended(run)
-    answer = resume_run(bench.ports, run, 5)
+    answer = resume_run(bench.ports, run, 5, "ada")
     assert isinstance(answer, Refused) and tuple(answer.defects) == (CheckpointNotAmong(5, ("8", "4")),)
     assert len(bench.claims(run)) == 1
-    assert isinstance(resume_run(bench.ports, run, 4), acting.Acted)
+    assert isinstance(resume_run(bench.ports, run, 4, "ada"), acting.Acted)
     assert arm(bench.ended(run)) == "Converged"
     assert bench.executions()[1].endswith("/checkpoints/step-4")
 
@@ -259,7 +260,7 @@ def test_a_cancelled_run_is_stopped_though_its_trainer_ignores_sigterm(bench: Be
     assert bench.acted(run) == (f"attempt {attempt.nonce.hex[:8]} is stopped",)
     assert arm(bench.ended(run, 9, everything)) == "Cancelled"
     assert bench.acted(run, retries=9) == () and len(bench.executions()) == 1
-    assert names(resume_run(bench.ports, run, None)) == ["ResumeUnavailable"]
+    assert names(resume_run(bench.ports, run, None, "ada")) == ["ResumeUnavailable"]
 
 
 def test_a_cancelled_run_that_nobody_started_stays_so(bench: Bench) -> None:

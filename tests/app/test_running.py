@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from countermark.app import running
-from countermark.app.running import latest_sweep, open_runs, resume_run
+from countermark.app.deciding import resume_run
+from countermark.app.running import latest_sweep, open_runs
 from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.observe import artifacts, local
 from countermark.recipe import ROSTER
@@ -211,5 +212,5 @@ def test_a_folder_behind_a_link_is_not_the_attempts(bench: Bench) -> None:
 
 def test_a_run_that_is_not_resumable_says_what_it_is(bench: Bench) -> None:
     run = bench.told(HONEST)
-    assert names(resume_run(bench.ports, run, None)) == ["ResumeUnavailable"]
+    assert names(resume_run(bench.ports, run, None, "ada")) == ["ResumeUnavailable"]
     assert names(running.look_at(bench.ports, "0" * 32)) == ["RunUnknown"]

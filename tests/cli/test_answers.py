@@ -77,7 +77,10 @@ def test_defects_and_warnings_go_to_standard_error_with_what_to_do(capsys: pytes
         "refused: ResumeUnavailable: the run cannot be resumed as it stands: it is Converged",
         "  → see why, and what is next: countermark status 01234567",
         "refused: RetriesUsedUp: another attempt would be a retry: 0 retries made, 0 allowed",
-        "  → look at why it ended (countermark attempts 01234567); to try again: countermark reconcile 01234567 --act --retries 1",
+        (
+            "  → look at why it ended (countermark attempts 01234567); to try again: countermark retry 01234567, "
+            "or countermark reconcile 01234567 --act --retries 1"
+        ),
     ]
 
 

@@ -189,6 +189,45 @@ def test_resume_is_refused_where_there_is_nothing_to_go_on_from(here: Path, call
     assert f"countermark status {ran[:8]}" in call("resume", ran).err or "countermark status RUN" in call("resume", ran).err
 
 
+def test_a_person_cancels_and_nothing_of_it_starts_any_more(here: Path, call: Caller) -> None:
+    write_recipe(here)
+    ran = call("run", "recipe.toml", "--json", "--", "sh", "-c", "exit 3").document()["run"]
+    for said in ("cancelled: nothing of it starts any more", "it was cancelled before, by ada"):
+        document = call("cancel", ran, "--by", "ada", "--json").document()
+        assert (document["verdict"], document["acted"]) == ("Cancelled", [said])
+    assert call("retry", ran, "--json").codes() == ["RunCancelled"]
+    assert call("reexecute", ran, "--json").codes() == ["RunCancelled"]
+    assert "RunCancelled" in call("reexecute", ran).err
+
+
+def test_what_cannot_be_begun_again_is_refused_with_what_to_do(here: Path, call: Caller, ran: str) -> None:
+    called = call("retry", ran, "--json")
+    assert (called.code, called.codes()) == (1, ["RetryUnavailable"])
+    assert f"countermark status {ran[:8]}" in call("retry", ran).err
+    assert call("retry", ran, "--capability", " ", "--json").code == 2
+    assert call("reexecute", ran, "--request", "two words", "--json").code == 2
+    assert call("cancel", ran, "--by", "two words", "--json").code == 2
+
+
+def test_an_attempt_is_given_up_and_made_again_by_a_person(here: Path, call: Caller) -> None:
+    write_recipe(here)
+    failed = call("run", "recipe.toml", "--json", "--", "sh", "-c", "exit 3").document()
+    run, (first,) = failed["run"], failed["members"]["attempts"]
+    again = call("retry", run, "--capability", "memory-80g", "--by", "ada", "--no-wait", "--json").document()
+    assert again["waited"] is False and any("(CapabilityEscalation)" in line for line in again["acted"])
+    call("reconcile", run, "--watch")
+    assert call("retry", run, "--json").document()["verdict"] == "RetryRequired"
+    once_more = call("reexecute", run, "--no-wait", "--json").document()
+    assert any("(RequestedReexecution)" in line for line in once_more["acted"])
+    given = call("abandon", first[:8], "--by", "ada", "--json").document()
+    assert (given["run"], given["acted"]) == (run, [f"attempt {first[:8]} is given up"])
+    assert call("abandon", run, "--json").codes() == ["RunNamedForAttempt"]
+    facts = call("claims", run, "--json").document()["claims"]
+    assert [each["cause"][0] for each in facts if each["kind"] == "claim"] == [
+        "InitialAttempt", "CapabilityEscalation", "InfrastructureRetry", "RequestedReexecution",
+    ]  # fmt: skip
+
+
 def test_a_store_is_created_once_checked_and_named(here: Path, call: Caller) -> None:
     first, second = (call("store", "init", "--json").document() for _ in range(2))
     assert (first["created"], second["created"]) == (True, False)

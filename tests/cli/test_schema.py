@@ -95,6 +95,10 @@ CALLS: Final = (
     (("run", "recipe.toml"), 1),
     (("run", "recipe.toml", "--set", "seed=18", "--no-wait"), 0),
     (("resume", "RUN"), 1),
+    (("retry", "RUN"), 1),
+    (("reexecute", "RUN"), 1),
+    (("abandon", "RUN"), 1),
+    (("cancel", "RUN", "--no-wait"), 0),
     (("status",), 0),
     (("status", "RUN"), None),
     (("runs",), 0),
@@ -141,6 +145,7 @@ def allowed(name: str, what: str) -> bool:
     """Fields that a document of a command may be without, as the schema says on purpose."""
     return what in {
         "run": ("without waited",),
+        "cancel": ("without waited",),
         "checkpoint-inspect": (
             "without publicationWhy", "without digest", "without attempt", "without workKey", "without microBatches",
         ),

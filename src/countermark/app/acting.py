@@ -7,14 +7,16 @@ Rules kept here:
 3. The intent is durable before the launcher is called and the outcome after; a call that broke is ``unknown``, never ``refused``.
 4. Nothing is retried beyond the number that the caller allows. Beginning where an earlier resume or relaunch began is a retry too: no
    progress was made between, and a trainer that always dies, or is always lost, there is not started for ever.
+5. What a person asked for is not bounded, and counts as no retry: the ledger keeps who asked for a claim.
 """
 
 from dataclasses import dataclass
 from typing import final
 
 from countermark.app.ports import Ports
+from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.files.desired import Desired, encode_desired
-from countermark.launch.local import Fenced, FenceFailed, FenceHeldOff
+from countermark.launch.local import Fenced, FenceFailed, FenceHeldOff, FenceResult
 from countermark.launch.order import LaunchOrder
 from countermark.launch.stopping import NothingToStop, StopFailed, Stopped, StopPending, StopResult
 from countermark.lines.surface import AttemptNotFenced, RetriesUsedUp
@@ -87,7 +89,7 @@ def act(
         case ResumeAvailable(attempt, checkpoints):
             return resume(ports, record, attempt, checkpoints.first, retries)
         case RetryRequired(attempts):
-            if (refusal := _over(record.ledger, retries)) is not None:
+            if (refusal := _over(record, retries)) is not None:
                 return refusal
             return start(ports, record, InfrastructureRetry(attempts.first))
         case Blocked() | Cancelled() | InProgress() | ObservationRequired() | LaunchPending() | SeveralCandidates() | Converged():
@@ -101,10 +103,32 @@ def _together(*answers: "Acted | Refused[object]") -> "Acted | Refused[object]":
     return Acted(tuple(line for answer in answers if isinstance(answer, Acted) for line in answer.lines))
 
 
-def _over(ledger: RunLedger, allowed: int) -> Refused[object] | None:
-    again = begun_again(ledger)
-    used = sum(isinstance(claim.transition.cause, InfrastructureRetry) for claim in ledger.claims) + len(again) - len(set(again))
+def _over(record: RunRecord, allowed: int) -> Refused[object] | None:
+    used = retries_used(record)
     return Refused(NonEmpty(RetriesUsedUp(allowed, used))) if used >= allowed else None
+
+
+def retries_used(record: RunRecord) -> int:
+    """How many retries controllers made of the run by themselves."""
+    return sum(again and not by for by, again in zip(_asked_by(record), _again(record.ledger), strict=True))
+
+
+def _asked_by(record: RunRecord) -> tuple[str, ...]:
+    """Who asked for each claim, in their order; empty where a controller claimed by itself."""
+    by = {entry.version: entry.by for entry in record.history}
+    return tuple(by.get(claim.version, "") for claim in record.ledger.claims)
+
+
+def _again(ledger: RunLedger) -> tuple[bool, ...]:
+    """Of each claim, in their order, whether it makes an attempt again where nothing was gained before."""
+    begun: set[CheckpointIdentity | None] = set()
+    found: list[bool] = []
+    for claim in ledger.claims:
+        cause = claim.transition.cause
+        found.append(isinstance(cause, InfrastructureRetry) or (isinstance(cause, Resume | Relaunch) and checkpoint_of(cause) in begun))
+        if isinstance(cause, Resume | Relaunch):
+            begun.add(checkpoint_of(cause))
+    return tuple(found)
 
 
 def begun_again(ledger: RunLedger) -> tuple[CheckpointIdentity | None, ...]:
@@ -116,13 +140,13 @@ def begun_again(ledger: RunLedger) -> tuple[CheckpointIdentity | None, ...]:
 def resume(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoint: AdmittedCheckpoint, retries: int) -> Acted | Refused[object]:
     """Go on from an admitted checkpoint under a new transition."""
     identity = checkpoint.identity
-    if identity in begun_again(record.ledger) and (refusal := _over(record.ledger, retries)) is not None:
+    if identity in begun_again(record.ledger) and (refusal := _over(record, retries)) is not None:
         return refusal
     return start(ports, record, Resume(attempt, identity))
 
 
-def start(ports: Ports, record: RunRecord, cause: Cause) -> Acted | Refused[object]:
-    """Claim the transition and dispatch the claim that holds its slot, whoever won it."""
+def start(ports: Ports, record: RunRecord, cause: Cause, by: str = "") -> Acted | Refused[object]:
+    """Claim the transition and dispatch the claim that holds its slot, whoever won it. ``by``: the person who asked for it, if one did."""
     demand = record.ledger.desired.demand
     candidate = AttemptKey(demand.work, Nonce(ports.new_nonce()))
     transition = Transition(demand.id, demand.work, cause)
@@ -211,20 +235,55 @@ def _stopped(answer: StopResult) -> str:
             return f"could not be stopped: {why}"
 
 
+def end_here(ports: Ports, record: RunRecord) -> tuple[str, ...]:
+    """End whatever of a cancelled run was dispatched on this host, in lines; what was dispatched on another one is named and left to it."""
+    hosts = {intent.attempt: intent.host for intent in record.ledger.intents}
+    lines: list[str] = []
+    for attempt, host in hosts.items():
+        name = attempt.nonce.hex[:8]
+        if host != ports.host:
+            lines.append(
+                f"attempt {name} was dispatched on {host}: if it lives, it is stopped from there (countermark reconcile RUN --act)"
+            )
+        elif not isinstance(read_terminal(ports.launcher.folder(attempt.nonce.hex)), ReceiptRead):
+            # Its launch may be under way at this moment; behind the fence it does not become COMMAND any more.
+            fenced = ports.launcher.fence(attempt.nonce.hex)
+            lines.extend((f"attempt {name} could not be fenced: {fenced.why}",) if isinstance(fenced, FenceFailed) else ())
+            lines.extend(_stop(ports, attempt).lines)
+    return tuple(lines)
+
+
 def relaunch(
     ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoints: tuple[AdmittedCheckpoint, ...], retries: int
 ) -> Acted | Refused[object]:
     """Fence the lost attempt, then claim and start a new one from the newest admitted checkpoint, or from the beginning."""
     newest = checkpoints[0].identity if checkpoints else None
-    if newest in begun_again(record.ledger) and (refusal := _over(record.ledger, retries)) is not None:
+    if newest in begun_again(record.ledger) and (refusal := _over(record, retries)) is not None:
         return refusal
-    fenced = ports.launcher.fence(attempt.nonce.hex)
-    match fenced:
+    return relaunch_from(ports, record, attempt, newest)
+
+
+def relaunch_from(
+    ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoint: CheckpointIdentity | None, by: str = ""
+) -> Acted | Refused[object]:
+    """Fence the lost attempt, then claim and start a new one from this checkpoint, or from the beginning."""
+    elsewhere = {intent.host for intent in record.ledger.intents if intent.attempt == attempt} - {ports.host}
+    if elsewhere:
+        # Only a person's word makes such an attempt lost here. A fence of this host is none over there.
+        said = f"attempt {attempt.nonce.hex[:8]} cannot be fenced from here; should it live on {', '.join(elsewhere)}, it is stopped there"
+    elif (refusal := _unfenced(attempt, ports.launcher.fence(attempt.nonce.hex))) is not None:
+        return refusal
+    else:
+        said = f"fenced attempt {attempt.nonce.hex[:8]}"
+    started = start(ports, record, Relaunch(attempt, "process", checkpoint), by)
+    return started if isinstance(started, Refused) else Acted((said, *started.lines))
+
+
+def _unfenced(attempt: AttemptKey, answer: FenceResult) -> Refused[object] | None:
+    match answer:
+        case Fenced():
+            return None
         case FenceHeldOff():
             return Refused(NonEmpty(AttemptNotFenced(attempt, "its lock is held: something of it lives")))
         case FenceFailed(why):
             return Refused(NonEmpty(AttemptNotFenced(attempt, why)))
-        case Fenced():
-            pass
-    started = start(ports, record, Relaunch(attempt, "process", newest))
-    return started if isinstance(started, Refused) else Acted((f"fenced attempt {attempt.nonce.hex[:8]}", *started.lines))

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from countermark.app.acting import Acted, act, start
+from countermark.app.acting import Acted, act
 from countermark.app.compare import find_run as find_run_in
+from countermark.app.patience import patiently
 from countermark.app.ports import Ports
 from countermark.app.sweeping import Progress, admitted, look, quiet
 from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.lines.conclusion import conclusion_lines
-from countermark.lines.surface import CheckpointNotAmong, ResumeUnavailable, SweepUndecodable
+from countermark.lines.surface import SweepUndecodable
 from countermark.observe.processes import Alive, Settling, read_process
 from countermark.recipe import Requirements, Resolution, WorkKey
-from countermark.run.attempts import Resume
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
 from countermark.run.records import Attached, Recorded, RunContext, RunRecord, RunSummary, StoredVerdict
 from countermark.values import NonEmpty, Principal, Refused, Request
@@ -34,7 +34,6 @@ from countermark.verdict.kinds import (
     InProgress,
     LaunchPending,
     ObservationRequired,
-    ResumeAvailable,
     SeveralCandidates,
     Verdict,
 )
@@ -132,7 +131,12 @@ def advance(
 
 
 def watch(
-    ports: Ports, run_id: str, retries: int, allowed: Callable[[Verdict], bool], progress: Progress = quiet
+    ports: Ports,
+    run_id: str,
+    retries: int,
+    allowed: Callable[[Verdict], bool],
+    progress: Progress = quiet,
+    told: Callable[[str], None] = quiet,
 ) -> Iterator[Step | Refused[object]]:
     """Advance until nothing is left to wait for. Each look is given out, with what was done for it.
 
@@ -141,7 +145,7 @@ def watch(
     """
     uncertain_since: float | None = None
     while True:
-        step = advance(ports, run_id, retries, allowed, progress)
+        step = patiently(lambda: advance(ports, run_id, retries, allowed, progress), told)
         yield step
         if isinstance(step, Refused):
             return
@@ -262,18 +266,3 @@ def open_runs(ports: Ports) -> tuple[OpenRun, ...] | Refused[object]:
         verdicts = () if stored is None else ports.store.verdicts(stored.sweep_id)
         found.append(OpenRun(summary, verdicts[-1].arm if verdicts else "", verdicts[-1].version if verdicts else 0))
     return tuple(found)
-
-
-def resume_run(ports: Ports, run_id: str, step: int | None) -> Acted | Refused[object]:
-    """Go on from an admitted checkpoint of a run that ended without success: the newest, or that of ``step``. A person asked for it, so it
-    counts as no retry."""
-    looked = look_at(ports, run_id)
-    if isinstance(looked, Refused):
-        return looked
-    verdict = looked.conclusion.verdict
-    if not isinstance(verdict, ResumeAvailable):
-        return Refused(NonEmpty(ResumeUnavailable(type(verdict).__name__)))
-    chosen = next((one for one in verdict.checkpoints if step is None or one.step == step), None)
-    if chosen is None:
-        return Refused(NonEmpty(CheckpointNotAmong(step or 0, tuple(str(one.step) for one in verdict.checkpoints))))
-    return start(ports, looked.record, Resume(verdict.attempt, chosen.identity))

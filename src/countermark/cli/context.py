@@ -6,7 +6,7 @@ from pathlib import Path
 
 from countermark.cli.failures import CallRefused, WrongCall
 from countermark.cli.settings import Settings, resolve_settings
-from countermark.values import Refused, shown
+from countermark.values import Refused, Request, Unreadable, shown
 
 
 def settings(**flags: str | None) -> Settings:
@@ -16,6 +16,14 @@ def settings(**flags: str | None) -> Settings:
     if isinstance(found, Refused):
         raise CallRefused(tuple(found.defects), code=2)
     return found
+
+
+def named(text: str | None, option: str, what: str) -> str | None:
+    """A name that a command line gives to something; every wrong one ends the call with exit code 2."""
+    read = None if text is None else Request.read(text)
+    if isinstance(read, Unreadable):
+        raise WrongCall(f"{option} {shown(text or '')} cannot name {what}, because {read.why}", f"write {option} NAME")
+    return None if read is None else read.text
 
 
 def existing_file(path: str, what: str) -> str:

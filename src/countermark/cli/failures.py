@@ -15,10 +15,20 @@ class WrongCall(Exception):
         self.usage = usage
 
 
-class CallRefused(Exception):
-    """A refusal that ends the command wherever it was met; ``code`` is the exit code."""
+class OfRun(Exception):
+    """The environment failed (``error``) while a recorded run was being seen to: whoever is told of it is told of the run, too."""
 
-    def __init__(self, defects: "tuple[AnyDefect, ...]", code: int = 1) -> None:
+    def __init__(self, error: Exception, run: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.run = run
+
+
+class CallRefused(Exception):
+    """A refusal that ends the command wherever it was met; ``code`` is the exit code, and ``run`` stands for RUN in remedies."""
+
+    def __init__(self, defects: "tuple[AnyDefect, ...]", code: int = 1, run: str | None = None) -> None:
         super().__init__(", ".join(type(defect).__name__ for defect in defects))
         self.defects = defects
         self.code = code
+        self.run = run

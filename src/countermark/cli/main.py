@@ -12,12 +12,12 @@ Rules kept here:
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, final
 
 import typer
 
-from countermark.cli.failures import CallRefused, WrongCall
+from countermark.cli.failures import CallRefused, OfRun, WrongCall
 from countermark.cli.groups import HELP_OPTIONS, LazyGroup, PipeClosed
 
 _HELP = """From a training recipe to a verdict: one identity per computation, claims before launches, evidence before conclusions.
@@ -108,7 +108,12 @@ def _failure(error: Exception) -> Any:
     if isinstance(error, WrongCall):
         return refused((WrongUsage(error.why, error.usage),), code=WRONG_USAGE)
     if isinstance(error, CallRefused):
-        return refused(error.defects, code=error.code)
+        return replace(refused(error.defects, code=error.code), run=error.run)
+    if isinstance(error, OfRun):
+        failed = _failure(error.error)
+        then = f"; then go on with run {error.run}: countermark reconcile {error.run} --watch"
+        told = (replace(each, mend=each.mend + then) if isinstance(each, EnvironmentFault) else each for each in failed.defects)
+        return replace(failed, defects=tuple(told))
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         usage = (

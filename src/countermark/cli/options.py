@@ -10,6 +10,10 @@ StoreOption: TypeAlias = Annotated[
 ]
 RecipeArgument: TypeAlias = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file.")]
 RunArgument: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or 8 or more of its first digits.")]
+ByOption: TypeAlias = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Whose decision it is; by default the setting requester.")
+]
+NoWaitOption: TypeAlias = Annotated[bool, typer.Option("--no-wait", help="Do it and return, without watching until a verdict.")]
 FormatOption: TypeAlias = Annotated[
     str | None, typer.Option("--format", metavar="F", help="The recipe's format; by default it is told from the file.")
 ]

@@ -21,7 +21,7 @@ def reconcile(
     from countermark.cli.context import settings
     from countermark.cli.failures import WrongCall
     from countermark.cli.running import found, opened
-    from countermark.cli.watching import each_of, everything, followed, nothing, once
+    from countermark.cli.watching import about, each_of, everything, followed, nothing, once
     from countermark.lines.texts import JsonValue
 
     if (run is None) != every:
@@ -31,7 +31,9 @@ def reconcile(
     turn = followed if watch else once
     with opened(chosen) as ports:
         if run is not None:
-            return turn(ports, found(ports, run).run_id, retries, allowed, chosen.warnings, False)
+            run_id = found(ports, run).run_id
+            with about(run_id):
+                return turn(ports, run_id, retries, allowed, chosen.warnings)
         answers = each_of(ports, turn, retries, allowed)
     documents: list[JsonValue] = [{"ok": answer.code == 0, **answer.document} for answer in answers]
     blocks = tuple(block for answer in answers for block in answer.blocks) or (Lines(("no run is open",)),)

@@ -41,6 +41,12 @@ ENTRIES: Final = (
     Entry(("manifest", "diff"), "manifest_diff", "Name every coordinate in which two recipes, runs or checkpoints differ.", _RECIPES),
     Entry(("run",), "run", "Claim a recipe's work, start COMMAND for it, watch until a verdict; or attach.", _RUNS, takes_command=True),
     Entry(("resume",), "resume", "Go on from an admitted checkpoint of a run that ended without success.", _RUNS),
+    Entry(("retry",), "retry", "Make an attempt again after every attempt ended without success, or was lost.", _RUNS),
+    Entry(
+        ("reexecute",), "reexecute", "Do the work of a run at rest once more, from nothing, and say whether the weights are equal.", _RUNS
+    ),
+    Entry(("abandon",), "abandon", "Give up an attempt: it is stopped where it shows up, and another one may be started for it.", _RUNS),
+    Entry(("cancel",), "cancel", "End a run for good: nothing of it starts any more, and what lives of it here is stopped.", _RUNS),
     Entry(("status",), "status", "Say where a run stands and why; without RUN, what needs you.", _RUNS),
     Entry(("runs",), "runs", "List the runs of the store, newest first.", _RUNS),
     Entry(("reconcile",), "reconcile", "Look at every axis, fold to a verdict and say what should happen; --act does it.", _RUNS),

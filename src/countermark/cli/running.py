@@ -10,7 +10,7 @@ from countermark.lines.runs import freshness_line, sweep_document
 from countermark.lines.sentence import short
 from countermark.lines.texts import Document, plain
 from countermark.values import Refused
-from countermark.verdict.kinds import Blocked, Conclusion, Converged
+from countermark.verdict.kinds import Blocked, Cancelled, Conclusion, Verdict
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -42,12 +42,12 @@ def found(ports: "Ports", run: str) -> "RunRecord":
     return record
 
 
-def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect, ...], must_converge: bool) -> Answer:
-    """The answer with a run's verdict. It is a refusal when the run is blocked, or, where it had to, has not converged."""
+def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect, ...], must: "tuple[type[Verdict], ...]" = ()) -> Answer:
+    """The answer with a run's verdict. It is a refusal when the run is blocked, or, where it must be one of those of ``must``, is none."""
     record, conclusion = looked.record, looked.conclusion
     run = record.run_id
-    defects = against(conclusion, must_converge)
-    refused = isinstance(conclusion.verdict, Blocked) or (must_converge and not isinstance(conclusion.verdict, Converged))
+    defects = against(conclusion, must)
+    refused = isinstance(conclusion.verdict, Blocked) or (bool(must) and not isinstance(conclusion.verdict, must))
     document: Document = {
         "run": run,
         "name": record.context.name,
@@ -63,15 +63,16 @@ def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect
         _NEXT.format(run=short(run)),
     )
     name = type(conclusion.verdict).__name__
-    said_why = f"run {short(run)} is {name}: {'it needs a person' if isinstance(conclusion.verdict, Blocked) else 'it has not converged'}"
+    lacks = "something of it may still live" if Cancelled in must else "it has not converged"
+    said_why = f"run {short(run)} is {name}: {'it needs a person' if isinstance(conclusion.verdict, Blocked) else lacks}"
     return Answer(document, (Lines(lines),), defects, warnings, REFUSED if refused else DONE, short(run), said_why if refused else None)
 
 
-def against(conclusion: Conclusion, must_converge: bool) -> tuple[AnyDefect, ...]:
-    """What speaks against a conclusion: its blockers, or all that keeps the run from having converged."""
+def against(conclusion: Conclusion, must: "tuple[type[Verdict], ...]") -> tuple[AnyDefect, ...]:
+    """What speaks against a conclusion: its blockers, or all that keeps the run from what it must be."""
     verdict = conclusion.verdict
     if isinstance(verdict, Blocked):
         return tuple(verdict.blockers)
-    if isinstance(verdict, Converged) or not must_converge:
+    if not must or isinstance(verdict, must):
         return ()
     return conclusion.why_not

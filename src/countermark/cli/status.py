@@ -37,4 +37,4 @@ def status(
         looked = look_at(ports, found(ports, run).run_id)
         if isinstance(looked, Refused):
             raise CallRefused(known(looked.defects))
-        return concluded(looked, (), chosen.warnings, must_converge=False)
+        return concluded(looked, (), chosen.warnings)

@@ -1,28 +1,36 @@
 """Advancing a run and watching it, with each act told as it is made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from countermark.cli.answers import DONE, REFUSED, Answer, Lines
-from countermark.cli.failures import CallRefused
+from countermark.cli.failures import CallRefused, OfRun
 from countermark.cli.progress import say
 from countermark.cli.running import concluded
 from countermark.lines.defects import AnyDefect, known
 from countermark.lines.sentence import short
 from countermark.values import Refused
-from countermark.verdict.kinds import ExecutionRequired, LaunchDispatchRequired, Verdict
+from countermark.verdict.kinds import Converged, ExecutionRequired, LaunchDispatchRequired, StopRequired, Verdict
 
 if TYPE_CHECKING:
+    from countermark.app.acting import Acted
     from countermark.app.ports import Ports
     from countermark.run.records import RunRecord
 
-    Turn = Callable[[Ports, str, int, Callable[[Verdict], bool], tuple[AnyDefect, ...], bool], Answer]
+    Must = tuple[type[Verdict], ...]
+    Turn = Callable[[Ports, str, int, Callable[[Verdict], bool], tuple[AnyDefect, ...]], Answer]
 
 
 def starts(verdict: Verdict) -> bool:
     """What ``run`` may do without being asked: the first start, and a claim's dispatch that was not made yet."""
     return isinstance(verdict, ExecutionRequired | LaunchDispatchRequired)
+
+
+def stops(verdict: Verdict) -> bool:
+    """What ``cancel`` may do: end what lives of the run."""
+    return isinstance(verdict, StopRequired)
 
 
 def everything(verdict: Verdict) -> bool:
@@ -35,54 +43,111 @@ def nothing(verdict: Verdict) -> bool:
     return False
 
 
+@contextmanager
+def about(run_id: str) -> Generator[None, None, None]:
+    """The environment may fail in here; who is told of it is told of the run as well."""
+    from countermark.app.errors import EnvironmentFailed
+    from countermark.store import StoreError
+
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (StoreError, EnvironmentFailed, OSError) as error:
+        raise OfRun(error, short(run_id)) from error
+
+
 def watched(ports: "Ports", record: "RunRecord", warnings: tuple[AnyDefect, ...], wait: bool) -> Answer:
     """Start what may be started, and watch until a verdict that waiting does not change."""
-    if wait:
-        return followed(ports, record.run_id, 0, starts, warnings, must_converge=True)
-    answer = once(ports, record.run_id, 0, starts, warnings, must_converge=False)
+    return _seen_to(ports, record.run_id, (), starts, warnings, (Converged,), wait)
+
+
+def decided(
+    ports: "Ports",
+    run_id: str,
+    acted: "Acted | Refused[object]",
+    allowed: Callable[[Verdict], bool],
+    warnings: tuple[AnyDefect, ...],
+    must: "Must",
+    wait: bool,
+) -> Answer:
+    """Say what was done for a person's decision, and see to the run from there on."""
+    if isinstance(acted, Refused):
+        raise CallRefused(known(acted.defects), run=short(run_id))
+    for line in acted.lines:
+        say(line)
+    return _seen_to(ports, run_id, acted.lines, allowed, warnings, must, wait)
+
+
+def _seen_to(
+    ports: "Ports",
+    run_id: str,
+    said: tuple[str, ...],
+    allowed: Callable[[Verdict], bool],
+    warnings: tuple[AnyDefect, ...],
+    must: "Must",
+    wait: bool,
+) -> Answer:
+    with about(run_id):
+        if wait:
+            return followed(ports, run_id, 0, allowed, warnings, must, said)
+        answer = once(ports, run_id, 0, allowed, warnings, (), said)
     return Answer({**answer.document, "waited": False}, answer.blocks, (), answer.warnings, DONE, answer.run)
 
 
 def followed(
-    ports: "Ports", run_id: str, retries: int, allowed: Callable[[Verdict], bool], warnings: tuple[AnyDefect, ...], must_converge: bool
+    ports: "Ports",
+    run_id: str,
+    retries: int,
+    allowed: Callable[[Verdict], bool],
+    warnings: tuple[AnyDefect, ...],
+    must: "Must" = (),
+    before: tuple[str, ...] = (),
 ) -> Answer:
-    """Advance until there is nothing left to wait for; the answer is the last conclusion."""
+    """Advance until there is nothing left to wait for; the answer is the last conclusion. ``before``: what was done already."""
     from countermark.app.running import watch
 
-    said: list[str] = []
+    said = list(before)
     last = None
-    before = ""
-    for step in watch(ports, run_id, retries, allowed):
+    named = ""
+    for step in watch(ports, run_id, retries, allowed, told=say):
         if isinstance(step, Refused):
-            return _refused(ports, run_id, known(step.defects), tuple(said), warnings, must_converge)
+            return _refused(ports, run_id, known(step.defects), tuple(said), warnings, must)
         name = type(step.looked.conclusion.verdict).__name__
-        if name != before:
+        if name != named:
             say(f"run {short(run_id)}: {name}")
-            before = name
+            named = name
         for line in step.acted.lines:
-            say(f"  {line}")
-            said.append(line)
+            # What does not want to stop is asked again and again, and told of once.
+            if line not in said[-1:]:
+                say(f"  {line}")
+                said.append(line)
         last = step.looked
     assert last is not None, "watching looks at least once"
-    return concluded(last, tuple(said), warnings, must_converge)
+    return concluded(last, tuple(said), warnings, must)
 
 
 def once(
-    ports: "Ports", run_id: str, retries: int, allowed: Callable[[Verdict], bool], warnings: tuple[AnyDefect, ...], must_converge: bool
+    ports: "Ports",
+    run_id: str,
+    retries: int,
+    allowed: Callable[[Verdict], bool],
+    warnings: tuple[AnyDefect, ...],
+    must: "Must" = (),
+    before: tuple[str, ...] = (),
 ) -> Answer:
     """Look once and do what is allowed. Where something was done, the answer is what a second look found, never what held before."""
     from countermark.app.running import advance, look_at
 
     step = advance(ports, run_id, retries, allowed)
     if isinstance(step, Refused):
-        return _refused(ports, run_id, known(step.defects), (), warnings, must_converge)
-    said = step.acted.lines
-    for line in said:
+        return _refused(ports, run_id, known(step.defects), before, warnings, must)
+    for line in step.acted.lines:
         say(line)
-    looked = look_at(ports, run_id) if said else step.looked
+    looked = look_at(ports, run_id) if step.acted.lines else step.looked
     if isinstance(looked, Refused):
         raise CallRefused(known(looked.defects))
-    return concluded(looked, said, warnings, must_converge)
+    return concluded(looked, (*before, *step.acted.lines), warnings, must)
 
 
 def each_of(ports: "Ports", turn: "Turn", retries: int, allowed: Callable[[Verdict], bool]) -> list[Answer]:
@@ -90,7 +155,7 @@ def each_of(ports: "Ports", turn: "Turn", retries: int, allowed: Callable[[Verdi
     answers: list[Answer] = []
     for run in ports.store.list_runs(open_only=True):
         try:
-            answers.append(turn(ports, run.run_id, retries, allowed, (), False))
+            answers.append(turn(ports, run.run_id, retries, allowed, ()))
         except CallRefused as refusal:
             said = Lines((f"run {short(run.run_id)} was refused",))
             answers.append(Answer({"run": run.run_id}, (said,), refusal.defects, (), refusal.code, short(run.run_id)))
@@ -103,7 +168,7 @@ def _refused(
     defects: tuple[AnyDefect, ...],
     said: tuple[str, ...],
     warnings: tuple[AnyDefect, ...],
-    must_converge: bool,
+    must: "Must",
 ) -> Answer:
     """The answer where acting was refused: why, beside the run as it stands, so that the refusal hides no verdict."""
     from countermark.app.running import look_at
@@ -111,4 +176,4 @@ def _refused(
     looked = look_at(ports, run_id)
     if isinstance(looked, Refused):
         raise CallRefused(defects)
-    return replace(concluded(looked, said, warnings, must_converge), defects=defects, code=REFUSED, summary=None)
+    return replace(concluded(looked, said, warnings, must), defects=defects, code=REFUSED, summary=None)

@@ -1,9 +1,11 @@
 """Sentences for the defects of operations and surfaces."""
 
+from countermark.lines.of_decisions import decision_sentence
 from countermark.lines.sentence import Sentence, quoted, short
 from countermark.lines.surface import (
     AttemptNotFenced,
     AttemptUnnamed,
+    CapabilityNotForLost,
     CheckpointDeclaresNothing,
     CheckpointGone,
     CheckpointNotAmong,
@@ -12,6 +14,9 @@ from countermark.lines.surface import (
     NothingNamed,
     ResumeUnavailable,
     RetriesUsedUp,
+    RetryUnavailable,
+    RunNamedForAttempt,
+    RunNotAtRest,
     SettingUnknown,
     SettingUnreadable,
     SeveralNamed,
@@ -42,7 +47,8 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
         case RetriesUsedUp(allowed, used):
             return Sentence(
                 f"another attempt would be a retry: {counted(used, 'retry', 'retries')} made, {allowed} allowed",
-                f"look at why it ended (countermark attempts RUN); to try again: countermark reconcile RUN --act --retries {used + 1}",
+                "look at why it ended (countermark attempts RUN); to try again: countermark retry RUN, or "
+                f"countermark reconcile RUN --act --retries {used + 1}",
             )
         case CommandDiffers(recorded, given):
             return _command_differs(" ".join(recorded), " ".join(given))
@@ -73,21 +79,16 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
         case CheckpointGone(step, digest):
             return Sentence(
                 f"the checkpoint of step {step} ({plain(digest)}) that the claim names is not among the run's admitted ones any more",
-                "put it back, or see what there is: countermark checkpoint inspect PATH --for RUN",
+                "put it back, or give up the attempt that was to begin there: countermark abandon ATTEMPT (see countermark attempts RUN)",
             )
         case SweepUndecodable(sweep, why):
             return Sentence(
                 f"sweep {quoted(short(sweep))} cannot be read by this version: {plain(why)}", "sweep again: countermark reconcile RUN"
             )
-        case ResumeUnavailable(verdict):
-            return Sentence(
-                f"the run cannot be resumed as it stands: it is {plain(verdict)}", "see why, and what is next: countermark status RUN"
-            )
-        case CheckpointNotAmong(step, admitted):
-            return Sentence(
-                f"no checkpoint of step {step} can be resumed from; admitted: {listed(map(plain, admitted))}",
-                "name one of those steps, or leave --from out for the newest",
-            )
+        case (
+            ResumeUnavailable() | CheckpointNotAmong() | RetryUnavailable() | CapabilityNotForLost() | RunNotAtRest() | RunNamedForAttempt()
+        ):
+            return decision_sentence(defect)
 
 
 def _command_differs(recorded: str, given: str) -> Sentence:

@@ -156,8 +156,46 @@ class CheckpointNotAmong:
     admitted: tuple[str, ...]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class RetryUnavailable:
+    """A run cannot be begun again as it stands; ``verdict`` is the arm that was concluded."""
+
+    verdict: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CapabilityNotForLost:
+    """A capability is given to what follows an attempt that ended; a lost one is relaunched as it was."""
+
+    capability: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunNotAtRest:
+    """A run is done once more when every attempt of it has ended and nobody has to look or act first; ``verdict`` is the arm that was
+    concluded instead."""
+
+    verdict: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunNamedForAttempt:
+    """The id is that of a run, where one of its attempts (``attempts``) is to be named."""
+
+    name: str
+    attempts: tuple[str, ...]
+
+
+#: What keeps a person's decision about a run from being taken.
+DecisionDefect = (
+    ResumeUnavailable | CheckpointNotAmong | RetryUnavailable | CapabilityNotForLost | RunNotAtRest | RunNamedForAttempt
+)  # fmt: skip
 SurfaceDefect = (
     WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | AttemptNotFenced | StoreFinding
     | NothingNamed | SeveralNamed | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
-    | SweepUndecodable | ResumeUnavailable | CheckpointNotAmong
+    | SweepUndecodable | DecisionDefect
 )  # fmt: skip

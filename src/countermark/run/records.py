@@ -27,7 +27,7 @@ FIELD_BYTES_MAX: Final = 8 * 2**20
 #: Largest sweep document, in bytes.
 DOCUMENT_BYTES_MAX: Final = 256 * 2**20
 
-FactKind = Literal["claim", "intent", "outcome", "cancellation", "abandonment"]
+FactKind = Literal["claim", "intent", "outcome", "cancellation", "abandonment", "adjudication"]
 
 
 @final
@@ -48,11 +48,13 @@ class RunContext:
 @final
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One control fact in the order of the ledger: which version it made, its kind, and when it was recorded (milliseconds UTC)."""
+    """One control fact in the order of the ledger: which version it made, its kind, when it was recorded (milliseconds UTC), and who asked
+    for a claim (empty where a controller made it by itself)."""
 
     version: int
     kind: FactKind
     recorded_ms: int
+    by: str = ""
 
 
 @final

@@ -1,0 +1,295 @@
+"""What a person decides: each decision does what it says once, and is refused with every reason where the run is not as it needs it."""
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from countermark.app import acting, deciding
+from countermark.app.acting import Acted
+from countermark.app.deciding import Abandoned, abandon_attempt, cancel_run, reexecute_run, retry_run
+from countermark.launch.local import LocalLauncher
+from countermark.lines.surface import RunNamedForAttempt
+from countermark.run.attempts import CapabilityEscalation, InfrastructureRetry, Relaunch, RequestedReexecution
+from countermark.run.claims import DispatchRefused
+from countermark.values import Refused
+from countermark.verdict.kinds import NoSuccess, SeveralCandidates, StopRequired
+from tests.app.bench import HONEST, Bench, arm, everything, names
+from tests.faults import planted, proven_by
+
+
+def lines(answer: object) -> tuple[str, ...]:
+    assert isinstance(answer, Acted | Abandoned), answer
+    return answer.lines
+
+
+def attempt_of(bench: Bench, run: str, at: int = -1) -> str:
+    return bench.claims(run)[at].attempt.nonce.hex
+
+
+def stops(verdict: object) -> bool:
+    return isinstance(verdict, StopRequired)
+
+
+def failed(bench: Bench, *scripts: tuple[str, ...]) -> str:
+    """A run whose first attempt failed and left nothing to resume from."""
+    run = bench.told(("effective", "leave 3"), *scripts)
+    assert arm(bench.ended(run)) == "RetryRequired"
+    return run
+
+
+# ------------------------------------------------------------------------------------------------------------- cancelling
+
+
+def nothing_is_ended() -> AbstractContextManager[object]:
+    return planted(deciding, "end_here", lambda ports, record: ())()
+
+
+def nothing_is_fenced() -> AbstractContextManager[object]:
+    return planted(LocalLauncher, "fence", lambda self, nonce: acting.Fenced())()
+
+
+@proven_by(nothing_is_ended)
+def test_cancelling_ends_what_lives_here_and_may_be_repeated(bench: Bench) -> None:
+    run = bench.told(("ignore_sigterm", "effective", "save 4", "hang"))
+    assert bench.acted(run)
+    bench.hanging()
+    name = attempt_of(bench, run)[:8]
+    assert lines(cancel_run(bench.ports, run, "ada")) == (
+        "cancelled: nothing of it starts any more",
+        f"attempt {name} is stopped",
+    )
+    assert bench.watched(run, allowed=stops)[0] == ["Cancelled"]
+    assert lines(cancel_run(bench.ports, run, "grace")) == ("it was cancelled before, by ada",)
+    assert bench.acted(run, retries=9) == () and len(bench.executions()) == 1
+
+
+@pytest.mark.parametrize("step", ["claimed", "intended"])
+def test_a_claim_that_was_not_launched_never_starts_once_it_is_cancelled(bench: Bench, step: str) -> None:
+    run = bench.told(HONEST)
+    assert bench.controller(run, "--die", step).wait(timeout=40) == 9
+    said = lines(cancel_run(bench.ports, run, "ada"))
+    assert len(said) == (1 if step == "claimed" else 2)
+    assert arm(bench.ended(run, 9, everything)) == "Cancelled"
+    answer = acting.dispatch(bench.ports, run, bench.claims(run)[0].attempt)
+    assert names(answer) == ["RunCancelled"] and bench.executions() == []
+
+
+@proven_by(nothing_is_fenced)
+def test_a_launch_that_was_under_way_when_the_run_was_cancelled_comes_to_nothing(bench: Bench) -> None:
+    """Another controller said its intent, and calls the launcher after the cancellation."""
+    run = bench.told(HONEST)
+    assert bench.controller(run, "--die", "intended").wait(timeout=40) == 9
+    lines(cancel_run(bench.ports, run, "ada"))
+    late = acting._launch(bench.ports, bench.record(run), bench.claims(run)[0], None)
+    assert late == DispatchRefused("a relaunch fenced this attempt")
+    assert arm(bench.ended(run, 9, everything)) == "Cancelled" and bench.executions() == []
+
+
+def test_what_was_dispatched_on_another_host_is_named_and_not_said_to_be_stopped(bench: Bench) -> None:
+    run = bench.told(("effective", "hang", "output"))
+    assert bench.with_ports(host="elsewhere").acted(run)
+    bench.hanging()
+    name = attempt_of(bench, run)[:8]
+    said = lines(cancel_run(bench.ports, run, "ada"))
+    assert said[1:] == (
+        f"attempt {name} was dispatched on elsewhere: if it lives, it is stopped from there (countermark reconcile RUN --act)",
+    )
+    assert arm(bench.look(run)) == "ObservationRequired", "nobody here can say that nothing of it lives"
+
+
+# --------------------------------------------------------------------------------------------------------------- retrying
+
+
+def test_a_person_makes_an_attempt_again_without_any_number_of_retries(bench: Bench) -> None:
+    run = failed(bench, ("effective", "leave 4"), HONEST)
+    assert lines(retry_run(bench.ports, run, None, False, "ada"))
+    first, second = bench.claims(run)
+    assert second.transition.cause == InfrastructureRetry(first.attempt)
+    last = bench.ended(run)
+    assert last.conclusion.why_not == (NoSuccess(second.attempt, "failed with exit code 4"),)
+    assert lines(retry_run(bench.ports, run, "more memory", False, "ada"))
+    assert bench.claims(run)[2].transition.cause == CapabilityEscalation(second.attempt, "more memory")
+    assert arm(bench.ended(run)) == "Converged"
+
+
+def test_where_a_checkpoint_is_there_beginning_from_nothing_is_said_explicitly(bench: Bench) -> None:
+    run = bench.told(("effective", "save 4", "kill"), HONEST)
+    assert arm(bench.ended(run)) == "ResumeAvailable"
+    assert names(retry_run(bench.ports, run, None, False, "ada")) == ["RetryUnavailable"]
+    assert names(retry_run(bench.ports, run, "more memory", False, "ada")) == ["RetryUnavailable"]
+    assert len(bench.claims(run)) == 1
+    assert lines(retry_run(bench.ports, run, None, True, "ada"))
+    assert arm(bench.ended(run)) == "Converged"
+    assert bench.claims(run)[1].transition.cause == InfrastructureRetry(bench.claims(run)[0].attempt)
+    assert bench.executions() == ["", ""]
+
+
+@proven_by(nothing_is_fenced)
+def test_a_lost_attempt_is_fenced_before_a_person_starts_another(bench: Bench) -> None:
+    run = bench.told(("effective", "save 4", "kill_all"), ("effective", "kill_all"), HONEST)
+    assert arm(bench.ended(run)) == "Lost"
+    assert names(retry_run(bench.ports, run, "more memory", True, "ada")) == ["CapabilityNotForLost"]
+    first = attempt_of(bench, run)[:8]
+    assert lines(retry_run(bench.ports, run, None, False, "ada"))[0] == f"fenced attempt {first}"
+    assert (bench.folder(run, 0) / "fenced").exists()
+    assert arm(bench.ended(run)) == "Lost"
+    assert lines(retry_run(bench.ports, run, None, True, "ada"))
+    begun = [claim.transition.cause for claim in bench.claims(run)[1:]]
+    assert [cause.checkpoint and cause.checkpoint.step for cause in begun if isinstance(cause, Relaunch)] == [4, None]
+    assert arm(bench.ended(run)) == "Converged"
+
+
+def only_the_verdict_is_told() -> AbstractContextManager[object]:
+    return planted(deciding, "_refused", lambda looked, defect: Refused(deciding.NonEmpty(defect)))()
+
+
+@proven_by(only_the_verdict_is_told)
+def test_a_retry_is_refused_with_every_reason(bench: Bench) -> None:
+    run = bench.told(("effective", "hang", "output"))
+    assert names(retry_run(bench.ports, run, None, False, "ada")) == ["RetryUnavailable"]
+    bench.acted(run)
+    bench.hanging()
+    assert names(retry_run(bench.ports, run, None, True, "ada")) == ["RetryUnavailable"]
+    bench.ports.store.cancel(run, "ada", 1)
+    assert names(retry_run(bench.ports, run, None, True, "ada")) == ["RunCancelled", "RetryUnavailable"]
+    bench.ended(run, allowed=stops)
+    assert names(retry_run(bench.ports, run, None, True, "ada")) == ["RunCancelled"]
+    assert len(bench.claims(run)) == 1
+
+
+# ------------------------------------------------------------------------------------------------------------ doing it again
+
+
+def test_work_is_done_once_more_and_its_weights_are_compared(bench: Bench) -> None:
+    run = bench.told(HONEST)
+    assert arm(bench.ended(run)) == "Converged"
+    for number in (1, 2):
+        assert lines(reexecute_run(bench.ports, run, None, "ada"))
+        verdict = bench.ended(run).conclusion.verdict
+        assert isinstance(verdict, SeveralCandidates) and verdict.equal_weights and len(verdict.candidates) == number + 1
+    assert lines(reexecute_run(bench.ports, run, "for-the-paper", "ada"))
+    bench.ended(run)
+    requests = [cause.request for cause in (c.transition.cause for c in bench.claims(run)) if isinstance(cause, RequestedReexecution)]
+    assert requests == ["again-1", "again-2", "for-the-paper"]
+    assert lines(reexecute_run(bench.ports, run, "for-the-paper", "grace"))[0].endswith("carrying on with it")
+    assert len(bench.claims(run)) == 4 and bench.executions() == [""] * 4
+
+
+def each_look_makes_a_request() -> AbstractContextManager[object]:
+    return planted(deciding, "_standing", lambda looked: "another")()
+
+
+@proven_by(each_look_makes_a_request)
+def test_a_request_that_is_repeated_while_it_is_under_way_is_carried_on_with(bench: Bench) -> None:
+    run = bench.told(HONEST, ("effective", "hang", "output"))
+    bench.ended(run)
+    assert lines(reexecute_run(bench.ports, run, None, "ada"))
+    bench.hanging()
+    again = reexecute_run(bench.ports, run, None, "grace")
+    assert isinstance(again, Acted) and again.lines[0].endswith("carrying on with it")
+    assert names(reexecute_run(bench.ports, run, "another", "ada")) == ["RunNotAtRest"]
+    bench.go_on()
+    assert arm(bench.ended(run)) == "SeveralCandidates" and len(bench.executions()) == 2
+
+
+def requests_are_counted_by_the_clock() -> AbstractContextManager[object]:
+    numbers = iter(range(100))
+    return planted(deciding, "_names", lambda: iter([f"again-{next(numbers)}"]))()
+
+
+@proven_by(requests_are_counted_by_the_clock)
+def test_two_persons_who_ask_at_one_moment_get_one_attempt(bench: Bench) -> None:
+    run = bench.told(HONEST)
+    bench.ended(run)
+    others: list[object] = []
+
+    class Raced:
+        """The store, where another person's request comes in between this one's look and claim."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.ports.store, name)
+
+        def claim_start(self, *arguments: Any) -> Any:
+            others.append(reexecute_run(bench.ports, run, None, "grace"))
+            return bench.ports.store.claim_start(*arguments)
+
+    store: Any = Raced()
+    mine = reexecute_run(replace(bench.ports, store=store), run, None, "ada")
+    assert isinstance(mine, Acted) and mine.lines[0].endswith("carrying on with it")
+    assert len(others) == 1 and isinstance(others[0], Acted)
+    assert arm(bench.ended(run)) == "SeveralCandidates" and len(bench.executions()) == 2
+
+
+@proven_by(only_the_verdict_is_told)
+def test_doing_it_once_more_is_refused_with_every_reason(bench: Bench) -> None:
+    run = bench.told(("effective", "hang", "output"))
+    bench.acted(run)
+    bench.hanging()
+    assert names(reexecute_run(bench.ports, run, None, "ada")) == ["RunNotAtRest"]
+    bench.ports.store.cancel(run, "ada", 1)
+    assert names(reexecute_run(bench.ports, run, None, "ada")) == ["RunCancelled", "RunNotAtRest"]
+    bench.ended(run, allowed=stops)
+    assert names(reexecute_run(bench.ports, run, None, "ada")) == ["RunCancelled"]
+    assert len(bench.claims(run)) == 1
+
+
+def test_a_run_that_failed_may_be_done_once_more(bench: Bench) -> None:
+    run = failed(bench, HONEST)
+    assert lines(reexecute_run(bench.ports, run, "fresh", "ada"))
+    assert arm(bench.ended(run)) == "Converged", "the attempt that failed stays, and is no candidate"
+
+
+# -------------------------------------------------------------------------------------------------------------- giving up
+
+
+def test_a_living_attempt_that_is_given_up_is_to_be_stopped(bench: Bench) -> None:
+    run = bench.told(("effective", "hang", "output"), HONEST)
+    bench.acted(run)
+    bench.hanging()
+    nonce = attempt_of(bench, run)
+    assert abandon_attempt(bench.ports, nonce[:8], "ada") == Abandoned(run, (f"attempt {nonce[:8]} is given up",))
+    assert abandon_attempt(bench.ports, nonce, "grace") == Abandoned(run, (f"attempt {nonce[:8]} is given up before, by ada",))
+    assert arm(bench.look(run)) == "StopRequired"
+    assert bench.acted(run) == (f"attempt {nonce[:8]} is stopped",)
+    assert arm(bench.look(run)) == "RetryRequired", "it ended, and said so"
+
+
+def test_an_attempt_of_another_host_that_is_given_up_is_made_anew_here(bench: Bench) -> None:
+    run = bench.told(("effective", "hang", "output"), HONEST)
+    assert bench.with_ports(host="elsewhere").acted(run)
+    bench.hanging()
+    nonce = attempt_of(bench, run)
+    assert arm(bench.look(run)) in ("LaunchPending", "ObservationRequired")
+    lines(abandon_attempt(bench.ports, nonce, "ada"))
+    assert arm(bench.look(run)) == "Lost"
+    said = bench.acted(run)
+    assert said[0] == f"attempt {nonce[:8]} cannot be fenced from here; should it live on elsewhere, it is stopped there"
+    assert not (bench.folder(run, 0) / "fenced").exists()
+    assert arm(bench.ended(run)) == "Converged" and bench.causes(run) == ["InitialAttempt", "Relaunch"]
+    assert arm(bench.with_ports(observer=replace(bench.ports.observer, host="elsewhere")).look(run)) == "StopRequired"
+    bench.go_on()
+
+
+def test_an_attempt_whose_checkpoint_went_before_its_dispatch_is_got_rid_of(bench: Bench) -> None:
+    run = bench.told(("effective", "save 4", "kill"), HONEST)
+    bench.ended(run)
+    assert bench.controller(run, "--die", "claimed").wait(timeout=40) == 9
+    (bench.folder(run, 0) / "checkpoints" / "step-4").rename(bench.root / "gone")
+    assert names(bench.step(run)) == ["CheckpointGone"]
+    lines(abandon_attempt(bench.ports, attempt_of(bench, run), "ada"))
+    assert arm(bench.look(run)) == "Lost"
+    assert lines(retry_run(bench.ports, run, None, False, "ada"))
+    assert arm(bench.ended(run)) == "Converged"
+    assert bench.causes(run) == ["InitialAttempt", "Resume", "Relaunch"] and bench.executions() == ["", ""]
+
+
+def test_an_attempt_is_named_and_not_its_run(bench: Bench) -> None:
+    run = bench.told(("effective", "leave 3"))
+    bench.ended(run)
+    answer = abandon_attempt(bench.ports, run, "ada")
+    assert isinstance(answer, Refused) and tuple(answer.defects) == (RunNamedForAttempt(run, (attempt_of(bench, run),)),)
+    for text in ("f" * 32, "short"):
+        assert names(abandon_attempt(bench.ports, text, "ada")) == ["NothingNamed"]
+    assert bench.record(run).ledger.abandonments == ()
