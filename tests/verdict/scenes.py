@@ -47,18 +47,23 @@ from countermark.run.checkpoint import (
 )
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
+    BelieveSource,
     Cancellation,
     DispatchIntent,
     DispatchOutcome,
     ExecutionClaim,
     Launcher,
     LaunchResult,
+    Ruling,
     RunLedger,
     Transition,
 )
 from countermark.run.demand import Subject, TrainingRunDesired, subject_of
 from countermark.values import NonEmpty, Refused, Sha256
 from countermark.verdict import Conclusion, Sweep, conclude
+from countermark.verdict.kinds import Blocked, ContradictoryTerminals
+from countermark.verdict.rulings import attempts_of, blocker_text
 from tests.recipe.examples import CLEAN
 from tests.run import examples
 
@@ -164,6 +169,7 @@ class Scene:
     again: Axis | None = None
     cancelled: bool = False
     abandoned: tuple[int, ...] = ()
+    adjudications: tuple[Adjudication, ...] = ()
     grace_ms: int = 60_000
     order: tuple[Stage, ...] = STAGES
     finished: bool = True
@@ -218,7 +224,7 @@ def ledger(scene: Scene) -> RunLedger:
             outcomes.append(DispatchOutcome(key(one.number), one.result, one.recorded_ms))
     cancellations = (Cancellation("ada", 50_000),) if scene.cancelled else ()
     abandonments = tuple(Abandonment(key(number), "ada", 50_000) for number in scene.abandoned)
-    return RunLedger(desired(), 9, tuple(claims), tuple(intents), tuple(outcomes), cancellations, abandonments)
+    return RunLedger(desired(), 9, tuple(claims), tuple(intents), tuple(outcomes), cancellations, abandonments, scene.adjudications)
 
 
 def sweep(scene: Scene) -> Sweep:
@@ -235,6 +241,15 @@ def concluded(scene: Scene) -> Conclusion:
     conclusion = conclude(sweep(scene))
     assert not isinstance(conclusion, Refused), conclusion
     return conclusion
+
+
+def ruled(scene: Scene, number: int, ruling: Ruling, by: str = "ada", reason: str = "seen to") -> Scene:
+    """The scene after a person ruled on every blocker of the attempt that the ruling can settle and that is to be seen in it."""
+    verdict = concluded(scene).verdict
+    blockers = tuple(verdict.blockers) if isinstance(verdict, Blocked) else ()
+    fits = (one for one in blockers if isinstance(one, ContradictoryTerminals) or not isinstance(ruling, BelieveSource))
+    texts = tuple(blocker_text(one) for one in fits if key(number) in attempts_of(one))
+    return changed(scene, adjudications=(*scene.adjudications, Adjudication(key(number), ruling, texts, by, reason, 60_000)))
 
 
 def changed(scene: Scene, **fields: Any) -> Scene:

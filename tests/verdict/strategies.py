@@ -17,12 +17,15 @@ from countermark.run.attempts import (
     Resume,
 )
 from countermark.run.checkpoint import ComponentAbsent, ComponentChanging, ComponentUnreadable
-from countermark.run.claims import Dispatched, DispatchRefused, DispatchUnknown
+from countermark.run.claims import Adjudication, BelieveSource, Dispatched, DispatchRefused, DispatchUnknown, Ruling, SetAside
 from countermark.values import Sha256
-from tests.verdict.scenes import Scene, Try, checkpoint, ended, key, manifest, output, process, unidentified
+from countermark.verdict.kinds import AttemptWithoutExecutionClaim, LiveProcessAfterTerminal, SuccessWithoutOutput
+from countermark.verdict.rulings import blocker_text
+from tests.verdict.scenes import Scene, Try, checkpoint, ended, key, manifest, output, process, ruled, unidentified
 
 RESULTS = ("claimed", None, Dispatched("started"), DispatchRefused("no room"), DispatchUnknown("timed out"))
 OUTCOMES = (Succeeded(), Failed(1), NotExecuted(127, "COMMAND was not found"), Killed(9), CancelledByRequest(), Preempted())
+RULINGS: tuple[Ruling, ...] = (SetAside(), SetAside(), BelieveSource("supervisor"), BelieveSource("launcher"), BelieveSource("nobody"))
 IDENTITY = CheckpointIdentity(5, Sha256("c" * 64))
 
 
@@ -86,13 +89,22 @@ def axis(draw: st.DrawFn, stage: str, count: int) -> dict[str, Any]:
 
 
 @st.composite
+def adjudications(draw: st.DrawFn, numbers: list[int]) -> Adjudication:
+    """A ruling on what may or may not be there."""
+    texts = (SuccessWithoutOutput, LiveProcessAfterTerminal, AttemptWithoutExecutionClaim)
+    named = draw(st.lists(st.sampled_from([blocker_text(kind(key(number))) for kind in texts for number in numbers]), max_size=3))
+    return Adjudication(key(draw(st.sampled_from(numbers))), draw(st.sampled_from(RULINGS)), tuple(named), "ben", "by heart", 50_000)
+
+
+@st.composite
 def scenes(draw: st.DrawFn) -> Scene:
     """Any scene whose parts fit together."""
     drawn = draw(tries())
     count = len(drawn)
     axes = {name: draw(axis(name, count)) for name in ("terminals", "processes", "outputs", "checkpoints", "manifests", "again")}
     claimed = [one.number for one in drawn if one.claimed]
-    return Scene(
+    rulings = tuple(draw(st.lists(adjudications(claimed), max_size=2))) if claimed else ()
+    scene = Scene(
         drawn,
         axes["terminals"],
         axes["processes"],
@@ -105,4 +117,8 @@ def scenes(draw: st.DrawFn) -> Scene:
         grace_ms=draw(st.sampled_from((0, 60_000, 10**9))),
         order=tuple(draw(st.permutations(STAGES))) if draw(st.booleans()) else STAGES,
         finished=draw(st.sampled_from((True, True, False))),
+        adjudications=rulings,
     )
+    for _ in range(draw(st.integers(0, 2)) if claimed else 0):
+        scene = ruled(scene, draw(st.sampled_from(claimed)), draw(st.sampled_from(RULINGS)))
+    return scene

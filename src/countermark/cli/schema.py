@@ -29,7 +29,7 @@ from countermark.recipe.manifest import ENTRIES as COORDINATES
 from countermark.run.attempts import AttemptKey, Cause, Nonce
 from countermark.run.checkpoint import AdmittedCheckpoint, Component
 from countermark.values import NonEmpty
-from countermark.verdict.kinds import Blocked, Blocker, CompletionCandidate, OrphanOutput, Verdict, WhyNot
+from countermark.verdict.kinds import Blocked, Blocker, CompletionCandidate, Note, Verdict, WhyNot
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -199,7 +199,7 @@ def _concluded() -> dict[str, Schema]:
         "members": {"type": "object"},
         "blockers": _list(_of_kinds(Blocker)),
         "whyNot": _list(_of_kinds(WhyNot)),
-        "notes": _list(_of_kinds(OrphanOutput)),
+        "notes": _list(_of_kinds(Note)),
         "acted": _list(_TEXT),
         "sweep": _ref("sweep"),
     }
@@ -365,7 +365,7 @@ def _attempts() -> list[Schema]:
 def _claims() -> list[Schema]:
     fact = {"version": {"type": "integer"}, "what": _TEXT, "recordedMs": _WHOLE}
     claim = _record({**fact, "kind": {"const": "claim"}, "attempt": _NONCE, "slot": _TEXT, "cause": _cause()})
-    other = _record({**fact, "kind": _enum(("intent", "outcome", "abandonment")), "attempt": _NONCE})
+    other = _record({**fact, "kind": _enum(("intent", "outcome", "abandonment", "adjudication")), "attempt": _NONCE})
     cancelled = _record({**fact, "kind": {"const": "cancellation"}, "attempt": _NOTHING})
     return [_answer({"run": _RUN, "version": {"type": "integer"}, "claims": _list({"anyOf": [claim, other, cancelled]})})]
 

@@ -34,10 +34,10 @@ from countermark.verdict.kinds import (
     ResumeAvailable,
     RetryRequired,
     SeveralCandidates,
-    SharedLocation,
     StopRequired,
     Verdict,
 )
+from countermark.verdict.rulings import attempts_of
 
 _ID_DIGITS: Final = 8
 #: A path is shown whole, since it is to be used.
@@ -98,7 +98,7 @@ def _said(verdict: Verdict) -> str:
         case Blocked(blockers):
             return f"{counted(len(blockers), 'conflict')} of {_names(_of_blockers(blockers))}"
         case StopRequired(attempts):
-            return f"{_names(attempts)} cancelled or superseded, and still alive"
+            return f"{_names(attempts)} cancelled, superseded or set aside, and still alive"
         case Cancelled():
             return "the run was cancelled, and nothing of it lives"
         case InProgress(attempts):
@@ -128,7 +128,10 @@ def _next(verdict: Verdict) -> str:
     """What a person does about the verdict."""
     match verdict:
         case Blocked():
-            return "look at what each source says (countermark evidence RUN); nothing is started until a person has mended it"
+            return (
+                "look at what each source says (countermark evidence RUN); nothing is started until that is mended, or a person has ruled "
+                "on it (countermark adjudicate RUN)"
+            )
         case StopRequired():
             return "stop it: countermark reconcile RUN --act"
         case Cancelled():
@@ -202,7 +205,7 @@ def _of_blockers(blockers: Iterable[Blocker]) -> tuple[AttemptKey, ...]:
     """The attempts that the blockers are about, each once, in the order in which they come up."""
     found: dict[AttemptKey, None] = {}
     for blocker in blockers:
-        found.update(dict.fromkeys(blocker.attempts if isinstance(blocker, SharedLocation) else (blocker.attempt,)))
+        found.update(dict.fromkeys(attempts_of(blocker)))
     return tuple(found)
 
 

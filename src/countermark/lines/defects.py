@@ -26,7 +26,7 @@ from countermark.lines.surface import SurfaceDefect
 from countermark.lines.texts import Document, JsonValue, camel, number, plain
 from countermark.run.attempts import AttemptKey, Nonce
 from countermark.run.checkpoint import CheckpointDefect
-from countermark.verdict.kinds import Blocker, OrphanOutput, WhyNot
+from countermark.verdict.kinds import Blocker, Note, WhyNot
 
 AnyDefect = (
     RecipeDefect | RunDefect | CheckpointDefect | EvidenceDefect | VerdictDefect
@@ -49,7 +49,7 @@ FAMILIES: Final[Mapping[str, tuple[type, ...]]] = {
     "Checkpoints": get_args(CheckpointDefect),
     "Blockers": get_args(Blocker),
     "Why a run has not converged yet": get_args(WhyNot),
-    "Notes": (OrphanOutput,),
+    "Notes": get_args(Note),
     "Operations and surfaces": get_args(SurfaceDefect),
 }
 
@@ -83,7 +83,7 @@ def _told(defect: AnyDefect) -> Sentence:
         return weights_sentence(defect)
     if isinstance(defect, Blocker):
         return blocker_sentence(defect)
-    if isinstance(defect, OrphanOutput):
+    if isinstance(defect, Note):
         return note_sentence(defect)
     return why_not_sentence(defect)
 

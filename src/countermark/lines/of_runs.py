@@ -21,6 +21,7 @@ from countermark.run.dispatch import (
     AlreadyDispatched,
     AttemptAbandoned,
     AttemptNotClaimed,
+    AttemptSetAside,
     DispatchDefect,
     IntentElsewhere,
     IntentUsed,
@@ -51,7 +52,7 @@ def run_sentence(defect: RunDefect) -> Sentence:
             return _claim(defect)
         case ControlOnForeignAttempt() | SeveralClaims() | DispatchWithoutClaim() | OutcomeWithoutIntent() | ControlSubjectMismatch():
             return _control(defect)
-        case AttemptNotClaimed() | AlreadyDispatched() | IntentElsewhere() | IntentUsed() | AttemptAbandoned():
+        case AttemptNotClaimed() | AlreadyDispatched() | IntentElsewhere() | IntentUsed() | AttemptAbandoned() | AttemptSetAside():
             return _dispatch(defect)
 
 
@@ -97,7 +98,9 @@ def _control(defect: ControlDefect) -> Sentence:
             return Sentence(f"the ledger's run and the attempt graph are about different {half}s", _CHECK)
 
 
-def _dispatch(defect: AttemptNotClaimed | AlreadyDispatched | IntentElsewhere | IntentUsed | AttemptAbandoned) -> Sentence:
+def _dispatch(
+    defect: AttemptNotClaimed | AlreadyDispatched | IntentElsewhere | IntentUsed | AttemptAbandoned | AttemptSetAside,
+) -> Sentence:
     match defect:
         case AttemptNotClaimed(attempt):
             return Sentence(f"the run has no claim for {name(attempt)}", _SEE)
@@ -115,3 +118,7 @@ def _dispatch(defect: AttemptNotClaimed | AlreadyDispatched | IntentElsewhere | 
             )
         case AttemptAbandoned(attempt):
             return Sentence(f"{name(attempt)} was given up and is not started any more", _SEE)
+        case AttemptSetAside(attempt):
+            return Sentence(
+                f"a person set {name(attempt)} aside, and it is not started any more", "see who, and why: countermark claims RUN"
+            )

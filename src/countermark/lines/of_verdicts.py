@@ -1,15 +1,20 @@
 """Sentences for blockers, for why a run has not converged yet, and for what is named beside a verdict."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from countermark.evidence.cut import OutOfOrder, Unobserved
 from countermark.lines.of_evidence import stage_text
 from countermark.lines.of_runs import name
 from countermark.lines.sentence import Sentence, quoted
 from countermark.lines.texts import counted, listed, plain
+from countermark.run.claims import BelieveSource, Ruling, SetAside
 from countermark.verdict.kinds import (
     AttemptWithoutExecutionClaim,
     AxisNotAttempted,
     AxisRefused,
     Blocker,
+    BlockerAdjudicated,
     CheckpointNotAdmitted,
     ContradictoryTerminals,
     CoordinatesUnread,
@@ -19,10 +24,13 @@ from countermark.verdict.kinds import (
     LiveProcessAfterTerminal,
     NoOutputRead,
     NoSuccess,
+    Note,
     NoTerminal,
     NothingAttempted,
     OrderMissing,
     OrphanOutput,
+    RulingEffect,
+    SetAsideByPerson,
     SeveralExecutions,
     SeveralLiveProcesses,
     SeveralOutputs,
@@ -31,7 +39,7 @@ from countermark.verdict.kinds import (
     WhyNot,
 )
 
-VerdictDefect = Blocker | WhyNot | OrphanOutput
+VerdictDefect = Blocker | WhyNot | Note
 
 _EVIDENCE = "look at what each source says: countermark evidence RUN"
 _AGAIN = "look again: countermark reconcile RUN"
@@ -115,15 +123,42 @@ def why_not_sentence(defect: WhyNot) -> Sentence:
                 f"the checkpoint of step {step} cannot be resumed from ({counted(len(defects), 'defect')}): {quoted(path)}",
                 "see every defect: countermark checkpoint inspect PATH --for RUN",
             )
+        case SetAsideByPerson(attempt, by, reason):
+            return Sentence(
+                f"{plain(by)} set {name(attempt)} aside ({quoted(reason)}), so it counts as ended without success",
+                f"the ruling stands; {_ACT}",
+            )
 
 
-def note_sentence(defect: OrphanOutput) -> Sentence:
+def note_sentence(defect: Note) -> Sentence:
     match defect:
         case OrphanOutput(attempt, path, digest):
             return Sentence(
                 f"{name(attempt)} left an output without success: {quoted(path)} ({digest.spell()}); it is never taken for the result",
                 "keep or remove it as you like",
             )
+        case BlockerAdjudicated(attempt, blocker, ruling, by, reason, effect):
+            return Sentence(
+                f"{plain(by)} ruled {ruling_text(ruling, name(attempt))} ({quoted(reason)}); {_EFFECTS[effect]}: {plain(blocker, 2000)}",
+                "see every ruling: countermark claims RUN; a later one takes the place of an earlier one while the blocker is to be seen",
+            )
+
+
+_EFFECTS: Final[Mapping[RulingEffect, str]] = {
+    "settled": "this settles",
+    "not enough": "this alone does not settle",
+    "not seen": "it stands, though this is not to be seen now",
+    "overruled": "a later ruling took its place for",
+}
+
+
+def ruling_text(ruling: Ruling, attempt: str) -> str:
+    """What was ruled, as a clause that fits after "ruled"."""
+    match ruling:
+        case SetAside():
+            return f"that {attempt} counts as ended without success"
+        case BelieveSource(source):
+            return f"that of the terminals of {attempt} those by {quoted(source)} stand"
 
 
 def _by_reason(coordinates: tuple[str, ...]) -> str:

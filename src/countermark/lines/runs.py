@@ -31,10 +31,12 @@ from countermark.lines.checkpoint import publication_word
 from countermark.lines.defects import document_value
 from countermark.lines.of_evidence import stage_text
 from countermark.lines.sentence import short
-from countermark.lines.texts import Document, JsonValue, counted, number, plain
+from countermark.lines.texts import Document, JsonValue, counted, listed, number, plain
 from countermark.run.attempts import AttemptKey, Cause, checkpoint_of, predecessor_of
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
+    BelieveSource,
     Cancellation,
     Dispatched,
     DispatchIntent,
@@ -43,7 +45,9 @@ from countermark.run.claims import (
     DispatchUnknown,
     ExecutionClaim,
     LaunchResult,
+    Ruling,
     RunLedger,
+    SetAside,
     cause_parts,
 )
 from countermark.run.records import RunRecord, RunSummary
@@ -51,7 +55,7 @@ from countermark.verdict.standing import outcome_text
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-Fact = ExecutionClaim | DispatchIntent | DispatchOutcome | Cancellation | Abandonment
+Fact = ExecutionClaim | DispatchIntent | DispatchOutcome | Cancellation | Abandonment | Adjudication
 
 
 def moment(at_ms: int) -> str:
@@ -115,6 +119,7 @@ def facts_in_order(record: RunRecord) -> Iterator[tuple[int, str, Fact, int]]:
         "outcome": iter(ledger.outcomes),
         "cancellation": iter(ledger.cancellations),
         "abandonment": iter(ledger.abandonments),
+        "adjudication": iter(ledger.adjudications),
     }
     for entry in record.history:
         yield entry.version, entry.kind, next(waiting[entry.kind]), entry.recorded_ms
@@ -165,6 +170,16 @@ def fact_text(fact: Fact) -> str:
             return f"cancelled by {plain(by)}"
         case Abandonment(_, by):
             return f"given up by {plain(by)}"
+        case Adjudication(_, ruling, blockers, by, reason):
+            return f"{_ruled(ruling)} by {plain(by)} ({plain(reason)}): {listed(plain(blocker, 2000) for blocker in blockers)}"
+
+
+def _ruled(ruling: Ruling) -> str:
+    match ruling:
+        case SetAside():
+            return "set aside"
+        case BelieveSource(source):
+            return f"{plain(source)} believed"
 
 
 def result_text(result: LaunchResult) -> str:

@@ -12,7 +12,7 @@ Rules kept here:
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass
 from typing import Final, Literal, TypeVar, final
 
@@ -36,7 +36,7 @@ from countermark.values import NonEmpty, Refused, Sha256
 
 _SEAL: Final = object()
 
-Fact = TypeVar("Fact", "DispatchIntent", "DispatchOutcome")
+Fact = TypeVar("Fact", "DispatchIntent", "DispatchOutcome", "Adjudication")
 Launcher = Literal["local", "slurm", "ray"]
 
 
@@ -86,7 +86,7 @@ class Transition:
             self.work.digest.hex,
             *cause_parts(self.cause),
         )
-        return Sha256(hashlib.sha256(length_prefixed(*(text.encode("utf-8", "surrogatepass") for text in texts))).hexdigest())
+        return Sha256(hashlib.sha256(length_prefixed(*(text.encode(errors="surrogatepass") for text in texts))).hexdigest())
 
 
 @final
@@ -199,6 +199,11 @@ class Adjudication:
     by: str
     reason: str
     recorded_ms: int
+
+
+def deciding(adjudications: Iterable[Adjudication]) -> dict[str, Adjudication]:
+    """Of each blocker that rulings on one attempt name, the ruling that decides on it: the last one in the order of the ledger."""
+    return {blocker: ruled for ruled in adjudications for blocker in ruled.blockers}
 
 
 @final
@@ -329,18 +334,20 @@ def _claim_defects(ledger: RunLedger, transition: Transition, candidate: Attempt
 @final
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What control did for one attempt: its claim, intents and outcomes in ledger order, and whether it was superseded."""
+    """What control did for one attempt: its claim, intents and outcomes in ledger order, whether it was superseded, and what persons ruled
+    on it, in ledger order too."""
 
     claim: ExecutionClaim | None
     intents: tuple[DispatchIntent, ...]
     outcomes: tuple[DispatchOutcome, ...]
     superseded: bool
+    adjudications: tuple[Adjudication, ...] = ()
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ControlOnForeignAttempt:
-    """A claim, intent, outcome or abandonment (``kind``) concerns an attempt that is not in the admitted graph."""
+    """A claim, intent, outcome, abandonment or adjudication (``kind``) concerns an attempt that is not in the admitted graph."""
 
     attempt: AttemptKey
     kind: str
@@ -409,11 +416,13 @@ def compose_control(graph: AttemptGraph, ledger: RunLedger) -> ControlCompositio
     claims = {claim.attempt: claim for claim in ledger.claims}
     intents = _by_attempt(ledger.intents)
     outcomes = _by_attempt(ledger.outcomes)
+    rulings = _by_attempt(ledger.adjudications)
     kinds = {
         "claim": Counter(claim.attempt for claim in ledger.claims),
         "intent": Counter(intent.attempt for intent in ledger.intents),
         "outcome": Counter(outcome.attempt for outcome in ledger.outcomes),
         "abandonment": Counter(given.attempt for given in ledger.abandonments),
+        "adjudication": Counter(ruled.attempt for ruled in ledger.adjudications),
     }
     for kind, counted in kinds.items():
         defects.extend(ControlOnForeignAttempt(attempt, kind) for attempt in counted if attempt not in graph.attempts)
@@ -425,7 +434,10 @@ def compose_control(graph: AttemptGraph, ledger: RunLedger) -> ControlCompositio
         return Refused(found)
     superseded = {given.attempt for given in ledger.abandonments}
     superseded.update(attempt.cause.predecessor for attempt in graph.attempts.values() if isinstance(attempt.cause, Relaunch))
-    states = {key: ControlState(claims.get(key), intents.get(key, ()), outcomes.get(key, ()), key in superseded) for key in graph.attempts}
+    states = {
+        key: ControlState(claims.get(key), intents.get(key, ()), outcomes.get(key, ()), key in superseded, rulings.get(key, ()))
+        for key in graph.attempts
+    }
     return ControlComposition(subject, ledger.desired, states, bool(ledger.cancellations), _SEAL)
 
 

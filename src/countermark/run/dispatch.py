@@ -5,7 +5,7 @@ Rules kept here:
 1. An intent needs a committed claim, and an attempt with an outcome never gets one again, whatever a launcher lists.
 2. An attempt has one intent. A launcher that creates or gets may act on it once more (a local one on the intent's own host only); any other
    launcher looks.
-3. Nothing starts of a run that was cancelled, nor for an attempt that was given up or followed by another.
+3. Nothing starts of a run that was cancelled, nor for an attempt that was given up, set aside or followed by another.
 4. Outcomes only grow in strength: refused < unknown < dispatched. "Surely nothing started" is no answer about an attempt of which another
    call said that something did, or may have.
 5. Cancelling and giving up are said once; repeating them changes nothing. So does a ruling that is repeated word for word by one person.
@@ -28,8 +28,10 @@ from countermark.run.claims import (
     OutcomeWithoutIntent,
     RunCancelled,
     RunLedger,
+    SetAside,
     SuccessorExists,
     creates_or_gets,
+    deciding,
 )
 from countermark.run.records import Stands
 from countermark.values import NonEmpty, Refused
@@ -90,7 +92,24 @@ class AttemptAbandoned:
     attempt: AttemptKey
 
 
-DispatchDefect = RunCancelled | AttemptNotClaimed | AlreadyDispatched | IntentElsewhere | IntentUsed | AttemptAbandoned | SuccessorExists
+@final
+@dataclass(frozen=True, slots=True)
+class AttemptSetAside:
+    """A person ruled that the attempt counts as ended without success; it is not started any more."""
+
+    attempt: AttemptKey
+
+
+DispatchDefect = (
+    RunCancelled
+    | AttemptNotClaimed
+    | AlreadyDispatched
+    | IntentElsewhere
+    | IntentUsed
+    | AttemptAbandoned
+    | AttemptSetAside
+    | SuccessorExists
+)
 OutcomeDefect = AttemptNotClaimed | OutcomeWithoutIntent
 
 
@@ -114,6 +133,9 @@ def admit_dispatch_intent(
             defects.append(IntentUsed(attempt, earlier.launcher))
     if any(given.attempt == attempt for given in ledger.abandonments):
         defects.append(AttemptAbandoned(attempt))
+    rulings = deciding(ruled for ruled in ledger.adjudications if ruled.attempt == attempt)
+    if any(isinstance(ruled.ruling, SetAside) for ruled in rulings.values()):
+        defects.append(AttemptSetAside(attempt))
     defects.extend(SuccessorExists(attempt, claim.attempt) for claim in ledger.claims if predecessor_of(claim.transition.cause) == attempt)
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)

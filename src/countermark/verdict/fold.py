@@ -21,12 +21,15 @@ from countermark.values import NonEmpty, Refused
 from countermark.verdict.kinds import (
     CANDIDATE_SEAL,
     Blocker,
+    BlockerAdjudicated,
     CheckpointNotAdmitted,
     CompletionCandidate,
+    ContradictoryTerminals,
     OrderMissing,
     OrphanOutput,
     SharedLocation,
 )
+from countermark.verdict.rulings import Rulings, blocker_text, location_settled
 from countermark.verdict.standing import (
     ManifestAgreement,
     Standing,
@@ -48,6 +51,7 @@ Admissions = tuple[tuple[tuple[AttemptKey, AdmittedCheckpoint], ...], tuple[Chec
 class Fold:
     """The input by attempt, and what the pass over it found: blockers, candidates, and what no read order licensed.
 
+    ``ruled``: of each attempt that a person ruled on, the names of the blockers that are to be seen, and whether each is settled.
     ``blind``: of each stage, the attempts of which some source was not read completely (None: of every attempt). ``hosts``: from where
     processes were looked at; ``processes_started_ms``: when the first such look began, as its receipt says.
     """
@@ -61,6 +65,7 @@ class Fold:
     blockers: list[Blocker]
     orders: dict[AttemptKey, tuple[OrderMissing, ...]]
     candidates: list[CompletionCandidate]
+    ruled: dict[AttemptKey, dict[str, bool]]
     blind: dict[Stage, frozenset[AttemptKey | None]]
     hosts: frozenset[str]
     processes_started_ms: int | None
@@ -86,18 +91,20 @@ def fold_of(evidence: EvidenceComposition, control: ControlComposition, grace_ms
     hosts = frozenset(receipt.host for receipt in looks)
     started_ms = min((receipt.started_ms for receipt in looks), default=None)
     desired = spellings(control.desired.manifest)
-    fold = Fold(evidence, control, grace_ms, desired, found, {}, [], {}, [], blind, hosts, started_ms)
+    fold = Fold(evidence, control, grace_ms, desired, found, {}, [], {}, [], {}, blind, hosts, started_ms)
     for standing in found.values():
         _judge(fold, standing)
-    fold.blockers.extend(_shared_locations(found.values()))
+    _judge_places(fold)
     return fold
 
 
 def _judge(fold: Fold, standing: Standing) -> None:
+    contradictions = terminal_blockers(standing)
+    believed = _ruled(standing, contradictions) if standing.control.adjudications else None
     ordered, missing = ordered_blockers(standing, fold.evidence, fold.complete("outputs", standing.attempt))
     diverging = manifest_blockers(standing, fold.agreement(standing)) if standing.manifests else ()
-    blockers = (
-        *terminal_blockers(standing),
+    blockers: tuple[Blocker, ...] = (
+        *contradictions,
         *process_blockers(standing),
         *output_blockers(standing),
         *diverging,
@@ -106,10 +113,40 @@ def _judge(fold: Fold, standing: Standing) -> None:
     )
     if missing:
         fold.orders[standing.attempt] = missing
-    fold.blockers.extend(blockers)
-    if not blockers and standing.succeeded() and standing.outputs and fold.agreement(standing).equal():
+    open_ones = [one for one in blockers if not (standing.rulings.settles(one) or (believed is not None and one in contradictions))]
+    fold.blockers.extend(open_ones)
+    if standing.rulings.given:
+        fold.ruled[standing.attempt] = {blocker_text(one): one not in open_ones for one in blockers}
+    if not open_ones and standing.succeeded() and standing.outputs and fold.agreement(standing).equal():
         output = min(standing.outputs, key=lambda seen: seen.path)
         fold.candidates.append(CompletionCandidate(standing.attempt, output.digest, output.path, CANDIDATE_SEAL))
+
+
+def _ruled(standing: Standing, contradictions: tuple[ContradictoryTerminals, ...]) -> str | None:
+    """Let what persons ruled on the attempt hold for it; the source whose terminals stand alone, if one was believed."""
+    standing.rulings = Rulings.of(standing.control.adjudications)
+    standing.set_aside = standing.rulings.set_aside()
+    believed = standing.rulings.believed(standing.terminals(), contradictions)
+    if believed is not None:
+        standing.believe(believed)
+    return believed
+
+
+def _judge_places(fold: Fold) -> None:
+    """What concerns several attempts: the places that more than one wrote to, each settled or not by what was ruled on all of them."""
+    rulings = {attempt: fold.found[attempt].rulings for attempt in fold.ruled}
+    for blocker in _shared_locations(fold.found.values()):
+        settled = location_settled(blocker, rulings)
+        if not settled:
+            fold.blockers.append(blocker)
+        for attempt in blocker.attempts:
+            if attempt in fold.ruled:
+                fold.ruled[attempt][blocker_text(blocker)] = settled
+
+
+def adjudications(fold: Fold) -> tuple[BlockerAdjudicated, ...]:
+    """Every ruling of a person on the run's attempts, with what it does to the blocker that it names."""
+    return tuple(note for attempt, seen in fold.ruled.items() for note in fold.found[attempt].rulings.notes(seen))
 
 
 def _shared_locations(found: Iterable[Standing]) -> tuple[SharedLocation, ...]:

@@ -6,6 +6,7 @@ from typing import Final, Literal, final
 from countermark.evidence.cut import OutOfOrder, Stage, Unobserved
 from countermark.run.attempts import AttemptKey
 from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointDefect
+from countermark.run.claims import Ruling
 from countermark.values import NonEmpty, Sha256
 
 CANDIDATE_SEAL: Final = object()
@@ -205,6 +206,16 @@ class CheckpointNotAdmitted:
     defects: NonEmpty[CheckpointDefect]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class SetAsideByPerson:
+    """A person ruled that the attempt counts as ended without success, whatever it says itself."""
+
+    attempt: AttemptKey
+    by: str
+    reason: str
+
+
 WhyNot = (
     NothingAttempted
     | NoTerminal
@@ -216,6 +227,7 @@ WhyNot = (
     | OrderMissing
     | GraceRunning
     | CheckpointNotAdmitted
+    | SetAsideByPerson
 )
 
 
@@ -227,6 +239,28 @@ class OrphanOutput:
     attempt: AttemptKey
     path: str
     digest: Sha256
+
+
+#: ``settled``: the blocker is to be seen and blocks no more. ``not enough``: it is to be seen and still blocks, since others must be ruled
+#: on too or the source that was believed said nothing certain. ``not seen``: it is not to be seen now; the ruling stands. ``overruled``: a
+#: later ruling decides on it.
+RulingEffect = Literal["settled", "not enough", "not seen", "overruled"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BlockerAdjudicated:
+    """A person ruled on a blocker of the attempt, which ``blocker`` names. The facts stay in evidence, and so does every earlier ruling."""
+
+    attempt: AttemptKey
+    blocker: str
+    ruling: Ruling
+    by: str
+    reason: str
+    effect: RulingEffect
+
+
+Note = OrphanOutput | BlockerAdjudicated
 
 
 @final
@@ -247,7 +281,7 @@ class CompletionCandidate:
 @final
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Conflicting facts about one attempt, each named; a person looks."""
+    """Conflicting facts about one attempt that nobody has ruled on, each named; a person looks."""
 
     blockers: NonEmpty[Blocker]
 
@@ -255,7 +289,7 @@ class Blocked:
 @final
 @dataclass(frozen=True, slots=True)
 class StopRequired:
-    """Cancelled or superseded attempts that still live, or whose supervisor does: it could still start the trainer."""
+    """Cancelled, superseded or set-aside attempts that still live, or whose supervisor does: it could still start the trainer."""
 
     attempts: NonEmpty[AttemptKey]
 
@@ -304,7 +338,8 @@ class LaunchPending:
 @final
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Dispatched, grace passed, no process and then no terminal; or given up by a person. A relaunch needs a new transition."""
+    """Dispatched, grace passed, no process and then no terminal; or given up or, without a terminal, set aside by a person. A relaunch
+    needs a new transition."""
 
     attempts: NonEmpty[AttemptKey]
 
@@ -375,4 +410,4 @@ class Conclusion:
 
     verdict: Verdict
     why_not: tuple[WhyNot, ...]
-    notes: tuple[OrphanOutput, ...]
+    notes: tuple[Note, ...]

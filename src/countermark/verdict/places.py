@@ -8,6 +8,8 @@ Rules kept here:
    asked, and a clock that was stepped back only lengthens the wait.
 3. A launch of which nobody knows the outcome is only looked at. Traces of it (a dead process, an output) show that it happened.
 4. What a person gave up rests on that person's word and on no observation, and what nobody can see of it keeps nothing else waiting.
+5. What a person set aside and no terminal ended is like something lost, and has no grace to pass: it was seen. That nothing of it lives is
+   looked at, not believed.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,7 +25,20 @@ from countermark.verdict.standing import Standing, unread_note
 
 #: ``claimed``: never dispatched. ``redispatch``: an intent without outcome, here, by a launcher that creates or gets. ``elsewhere``: an
 #: intent of another host, whose processes nobody here can see. ``pending``: started, within its grace. ``unknown``: perhaps started.
-Place = Literal["candidate", "success", "ended", "abandoned", "claimed", "redispatch", "elsewhere", "unknown", "pending", "lost", "refused"]
+Place = Literal[
+    "candidate",
+    "success",
+    "ended",
+    "abandoned",
+    "set aside",
+    "claimed",
+    "redispatch",
+    "elsewhere",
+    "unknown",
+    "pending",
+    "lost",
+    "refused",
+]
 
 #: What shows that a launch came to nothing: no process, and then no terminal. The first reading of terminals adds nothing to the second.
 _LAUNCH: tuple[Stage, ...] = ("processes", "terminals_again")
@@ -34,6 +49,7 @@ _RESTS_ON: Mapping[Place, tuple[Stage, ...]] = {
     "success": (),
     "ended": (),
     "abandoned": (),
+    "set aside": _LAUNCH,
     "claimed": (),
     "redispatch": _LAUNCH,
     "elsewhere": (),
@@ -52,6 +68,8 @@ def place_of(fold: Fold, standing: Standing, completed: bool) -> Place:
         return "success" if standing.succeeded() else "ended"
     if standing.control.superseded:
         return "abandoned"
+    if standing.set_aside is not None:
+        return "set aside"
     match standing.launch_result():
         case DispatchRefused():
             return "refused"
@@ -121,7 +139,7 @@ def needs(fold: Fold, places: Mapping[AttemptKey, Place], only_ended: bool, resu
     for attempt, place in places.items():
         for stage in _RESTS_ON[place]:
             wanted[stage].add(attempt)
-        if place == "pending":
+        if place == "set aside" or (place == "pending" and _grace_passed(fold, fold.found[attempt])):
             orders.extend(_lost_order(fold, fold.found[attempt]))
     for standing in _uncompleted_successes(fold):
         if unread := unread_note(standing, fold.agreement(standing)):
@@ -146,10 +164,10 @@ def _uncompleted_successes(fold: Fold) -> tuple[Standing, ...]:
 
 
 def _lost_order(fold: Fold, standing: Standing) -> tuple[OrderMissing, ...]:
-    """The read order without which a started attempt that shows nothing, after its grace, is not concluded to be lost."""
+    """The read order without which an attempt that shows nothing any more is not concluded to be lost."""
     answer = fold.evidence.order("processes", "terminals_again")
     blind = not all(fold.complete(stage, standing.attempt) for stage in _LAUNCH)
-    if isinstance(answer, Ordered) or blind or not _grace_passed(fold, standing):
+    if isinstance(answer, Ordered) or blind:
         return ()
     return (OrderMissing(standing.attempt, "Lost", "processes", "terminals_again", answer),)
 

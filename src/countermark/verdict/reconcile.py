@@ -3,7 +3,8 @@
 Rules kept here:
 
 1. The same input gives the same conclusion, byte for byte: no clock, no randomness, order taken from the input alone.
-2. Every blocker of every attempt is reported. Conflicts are facts of one attempt; across attempts the same facts are history.
+2. Every blocker of every attempt is reported, unless a person ruled on just it: then it is named as ruled on. Conflicts are facts of one
+   attempt; across attempts the same facts are history.
 3. A conclusion from absence needs a complete reading by every source, and the read order that licenses it. What was not concluded for want
    of an order is named in every verdict.
 4. Candidates come from every attempt, and so does what must be stopped or waited for; everything else is judged on the frontier (attempts
@@ -19,7 +20,7 @@ from countermark.evidence.cut import STAGES
 from countermark.run.attempts import AttemptKey
 from countermark.run.claims import ControlComposition
 from countermark.values import NonEmpty, Refused
-from countermark.verdict.fold import Admissions, Fold, admissions, fold_of, followed_from, orphan_outputs, perhaps_alive
+from countermark.verdict.fold import Admissions, Fold, adjudications, admissions, fold_of, followed_from, orphan_outputs, perhaps_alive
 from countermark.verdict.kinds import (
     Blocked,
     Cancelled,
@@ -32,11 +33,13 @@ from countermark.verdict.kinds import (
     Lost,
     NoOutputRead,
     NoSuccess,
+    Note,
     NoTerminal,
     NothingAttempted,
     ObservationRequired,
     ResumeAvailable,
     RetryRequired,
+    SetAsideByPerson,
     SeveralCandidates,
     StopRequired,
     Verdict,
@@ -92,7 +95,8 @@ def reconcile(given: ConvergenceInput) -> Conclusion:
     verdict, further = _verdict(fold, frontier)
     not_concluded = (missing for orders in fold.orders.values() for missing in orders)
     reasons = () if isinstance(verdict, Converged | SeveralCandidates) else _reasons(fold, frontier)
-    return Conclusion(verdict, tuple(dict.fromkeys((*further, *reasons, *not_concluded))), orphan_outputs(fold))
+    notes: tuple[Note, ...] = (*orphan_outputs(fold), *adjudications(fold))
+    return Conclusion(verdict, tuple(dict.fromkeys((*further, *reasons, *not_concluded))), notes)
 
 
 Walked = tuple[Verdict, tuple[WhyNot, ...]]
@@ -104,14 +108,14 @@ def _verdict(fold: Fold, frontier: list[Standing]) -> Walked:
     if (blockers := NonEmpty.of(fold.blockers)) is not None:
         return Blocked(blockers), ()
     cancelled = fold.control.cancelled
-    stirring = [standing for standing in fold.found.values() if standing.stirring() and not standing.terminals()]
-    unwanted = (standing.attempt for standing in stirring if cancelled or standing.control.superseded)
+    unwanted = (standing.attempt for standing in fold.found.values() if standing.unwanted(cancelled))
     if (attempts := NonEmpty.of(unwanted)) is not None:
         return StopRequired(attempts), ()
     if cancelled:
         maybe_alive = tuple(missing for standing in fold.found.values() for missing in perhaps_alive(fold, standing))
         return _unless(Cancelled(), observation(unobserved(fold, {"processes": None}), (), maybe_alive))
-    if (attempts := NonEmpty.of(standing.attempt for standing in stirring)) is not None:
+    stirring = (standing.attempt for standing in fold.found.values() if standing.stirring() and not standing.terminals())
+    if (attempts := NonEmpty.of(stirring)) is not None:
         return InProgress(attempts), ()
     if not frontier:
         return _unless(ExecutionRequired(), observation(unobserved(fold, dict.fromkeys(STAGES)), (), ()))
@@ -145,7 +149,7 @@ def _at_rest(fold: Fold, frontier: list[Standing]) -> Walked:
         return LaunchDispatchRequired(attempts), ()
     if (attempts := at("pending", "elsewhere", "unknown")) is not None:
         return LaunchPending(attempts), (*launch_unobserved(fold, places), *grace_running(fold, places))
-    if (attempts := at("lost", "abandoned")) is not None:
+    if (attempts := at("lost", "abandoned", "set aside")) is not None:
         return Lost(attempts), ()
     if (candidates := NonEmpty.of(fold.candidates)) is not None:
         if candidates.more:
@@ -168,7 +172,9 @@ def _reasons(fold: Fold, frontier: list[Standing]) -> tuple[WhyNot, ...]:
     for standing in frontier:
         if standing.attempt in completed:
             continue
-        if not standing.terminals():
+        if standing.set_aside is not None:
+            reasons.append(SetAsideByPerson(standing.attempt, standing.set_aside.by, standing.set_aside.reason))
+        elif not standing.terminals():
             reasons.append(NoTerminal(standing.attempt))
         elif not standing.succeeded():
             outcomes = sorted({outcome_text(terminal.outcome) for terminal in standing.terminals()})

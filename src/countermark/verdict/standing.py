@@ -32,7 +32,7 @@ from countermark.evidence.members import (
     Unread,
 )
 from countermark.run.attempts import AttemptKey
-from countermark.run.claims import ControlState, Dispatched, DispatchRefused, DispatchUnknown, LaunchResult
+from countermark.run.claims import Adjudication, ControlState, Dispatched, DispatchRefused, DispatchUnknown, LaunchResult
 from countermark.verdict.kinds import (
     AttemptWithoutExecutionClaim,
     Blocker,
@@ -47,6 +47,7 @@ from countermark.verdict.kinds import (
     SeveralOutputs,
     SuccessWithoutOutput,
 )
+from countermark.verdict.rulings import NOTHING_RULED, Rulings
 
 
 @final
@@ -62,15 +63,24 @@ class Standing:
     outputs: list[OutputSeen] = field(default_factory=list[OutputSeen])
     checkpoints: list[CheckpointSeen] = field(default_factory=list[CheckpointSeen])
     manifests: list[ManifestSeen] = field(default_factory=list[ManifestSeen])
+    disbelieved: list[Terminal] = field(default_factory=list[Terminal])
+    rulings: Rulings = NOTHING_RULED
+    set_aside: Adjudication | None = None
 
     def terminals(self) -> list[Terminal]:
-        """Terminals of both readings."""
+        """Terminals of both readings that stand."""
         return self.first_terminals + self.second_terminals
 
+    def believe(self, source: str) -> None:
+        """Let the terminals of this source stand alone. The others stay among what was seen and say nothing about how the attempt ended."""
+        self.disbelieved = [terminal for terminal in self.terminals() if terminal.source != source]
+        self.first_terminals = [terminal for terminal in self.first_terminals if terminal.source == source]
+        self.second_terminals = [terminal for terminal in self.second_terminals if terminal.source == source]
+
     def succeeded(self) -> bool:
-        """Whether every terminal, and at least one, says success."""
+        """Whether every terminal, and at least one, says success, and no person set the attempt aside."""
         terminals = self.terminals()
-        return bool(terminals) and all(isinstance(terminal.outcome, Succeeded) for terminal in terminals)
+        return bool(terminals) and self.set_aside is None and all(isinstance(terminal.outcome, Succeeded) for terminal in terminals)
 
     def ended_without_success(self) -> bool:
         """Whether there is a terminal and it is no success."""
@@ -88,9 +98,17 @@ class Standing:
         """Whether anything lives that may still start the trainer or record a terminal: the trainer or its supervisor."""
         return any(process.state != "dead" for process in self.processes)
 
+    def unwanted(self, cancelled: bool) -> bool:
+        """Whether something of the attempt lives that is to be stopped. Beside a terminal that is so where a person set the attempt aside;
+        else it is a conflict or about to end by itself."""
+        if self.set_aside is not None and self.alive():
+            return True
+        unwanted = cancelled or self.control.superseded or self.set_aside is not None
+        return unwanted and self.stirring() and not self.terminals()
+
     def shown(self) -> bool:
-        """Whether anything but a terminal shows that the attempt was started."""
-        return bool(self.processes or self.outputs or self.checkpoints or self.manifests)
+        """Whether anything but a terminal that stands shows that the attempt was started."""
+        return bool(self.processes or self.outputs or self.checkpoints or self.manifests or self.disbelieved)
 
     def launch_result(self) -> LaunchResult | None:
         """The strongest answer of a launcher: "surely nothing started" says nothing once another call started it, or may have."""
@@ -154,7 +172,7 @@ def _execution_text(execution: ExecutionIdentity) -> str:
     return f"{place} pid {execution.pid} started at tick {execution.start_ticks}"
 
 
-def terminal_blockers(standing: Standing) -> tuple[Blocker, ...]:
+def terminal_blockers(standing: Standing) -> tuple[ContradictoryTerminals, ...]:
     """Terminals that contradict each other, whichever source or reading they come from."""
     terminals = standing.terminals()
     if len(terminals) < 2 or len({terminal.outcome for terminal in terminals}) < 2:
@@ -192,7 +210,7 @@ def control_blockers(standing: Standing) -> tuple[Blocker, ...]:
     if not standing.dispatch_refused():
         return unclaimed
     traces: tuple[tuple[Stage, bool], ...] = (
-        ("terminals", bool(standing.terminals())),
+        ("terminals", bool(standing.terminals() or standing.disbelieved)),
         ("processes", bool(standing.processes)),
         ("outputs", bool(standing.outputs)),
         ("checkpoints", bool(standing.checkpoints)),

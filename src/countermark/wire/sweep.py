@@ -8,6 +8,9 @@ Rules kept here:
 3. Reading is total: whatever the bytes are, the answer is a sweep or ``SweepUnreadable`` with the reason. Nothing raises.
 4. The Work key is derived again from the manifest that the document carries; a document is no authority about the work that it names.
 5. Text is ASCII JSON, so that a file name that is no Unicode survives.
+6. What an earlier release stored stays as it is: a sweep without a person's rulings is a document of format 1. One with rulings is of
+   format 2, which is that of format 1 with the rulings beside it. So each value still has one spelling, and a release that knows no rulings
+   refuses those documents from which it would conclude wrongly.
 """
 
 import json
@@ -24,12 +27,16 @@ from countermark.recipe import Manifest, Requirements, WorkKey, manifest_from_sp
 from countermark.run.attempts import Attempt
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
+    BelieveSource,
     Cancellation,
     DispatchIntent,
     DispatchOutcome,
     ExecutionClaim,
     Launcher,
+    Ruling,
     RunLedger,
+    SetAside,
     Transition,
 )
 from countermark.run.demand import Demand, DemandId, Subject, TrainingRunDesired, recall_demand, subject_of
@@ -37,7 +44,7 @@ from countermark.run.records import DOCUMENT_BYTES_MAX
 from countermark.values import Principal, Refused, Request
 from countermark.verdict.sweep import Sweep
 from countermark.wire.sweep_causes import CauseText, ResultText, cause_of, cause_text, result_of, result_text
-from countermark.wire.sweep_checkpoints import Plain
+from countermark.wire.sweep_checkpoints import Arm, Plain
 from countermark.wire.sweep_members import (
     CheckpointText,
     ManifestText,
@@ -231,7 +238,7 @@ class CutText(Plain, frozen=True):
 
 @final
 class SweepText(Plain, frozen=True, tag_field="kind", tag="sweep"):
-    """The whole document."""
+    """The whole document, in format 1."""
 
     countermark: Literal[1]
     subject: SubjectText
@@ -244,12 +251,46 @@ class SweepText(Plain, frozen=True, tag_field="kind", tag="sweep"):
     cut: CutText
 
 
+@final
+class SetAsideText(Arm, frozen=True):
+    """The attempt counts as ended without success."""
+
+
+@final
+class BelieveSourceText(Arm, frozen=True):
+    """The terminals of this source stand."""
+
+    source: str
+
+
+@final
+class AdjudicationText(Plain, frozen=True):
+    """What a person ruled on an attempt's blockers."""
+
+    attempt: str
+    ruling: SetAsideText | BelieveSourceText
+    blockers: tuple[str, ...]
+    by: str
+    reason: str
+    recorded_ms: int
+
+
+@final
+class RuledSweepText(Plain, frozen=True, tag_field="kind", tag="ruledSweep"):
+    """The whole document, in format 2."""
+
+    countermark: Literal[2]
+    sweep: SweepText
+    adjudications: Annotated[tuple[AdjudicationText, ...], msgspec.Meta(min_length=1)]
+
+
 # ------------------------------------------------------------------------------------------------------------- spelling
 
 
 def encode_sweep(sweep: Sweep) -> bytes:
     """The sweep as one line of canonical JSON. Equal sweeps have equal bytes."""
-    document: object = msgspec.to_builtins(_document(sweep))
+    plain, ruled = _document(sweep), _rulings_text(sweep.ledger)
+    document: object = msgspec.to_builtins(RuledSweepText(2, plain, ruled) if ruled else plain)
     return json.dumps(document, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
@@ -297,6 +338,22 @@ def _control_text(ledger: RunLedger, work: WorkKey) -> ControlText:
     )
 
 
+def _rulings_text(ledger: RunLedger) -> tuple[AdjudicationText, ...]:
+    work = ledger.desired.demand.work
+    return tuple(
+        AdjudicationText(attempt_text(one.attempt, work), _ruling_text(one.ruling), one.blockers, one.by, one.reason, one.recorded_ms)
+        for one in ledger.adjudications
+    )
+
+
+def _ruling_text(ruling: Ruling) -> SetAsideText | BelieveSourceText:
+    match ruling:
+        case SetAside():
+            return SetAsideText()
+        case BelieveSource(source):
+            return BelieveSourceText(source)
+
+
 def _reads_text(reads: RawReads, work: WorkKey) -> ReadsText:
     return ReadsText(
         TerminalsText(_subject_text(reads.terminals.subject), population_text(reads.terminals.population, work, terminal_text)),
@@ -321,7 +378,7 @@ def decode_sweep(data: bytes) -> Sweep | SweepUnreadable:
     if len(data) > DOCUMENT_BYTES_MAX:
         return SweepUnreadable(f"it has {len(data)} bytes; {DOCUMENT_BYTES_MAX} are the most")
     try:
-        document = msgspec.convert(json.loads(data.decode("ascii")), type=SweepText)
+        document = msgspec.convert(json.loads(data.decode("ascii")), type=SweepText | RuledSweepText)
         sweep = _sweep_of(document)
         spelled = encode_sweep(sweep)
     except (ValueError, RecursionError, OverflowError) as error:
@@ -329,13 +386,14 @@ def decode_sweep(data: bytes) -> Sweep | SweepUnreadable:
     return sweep if spelled == data else SweepUnreadable("it is not spelled as a sweep is: a part is repeated, superfluous or in disorder")
 
 
-def _sweep_of(text: SweepText) -> Sweep:
+def _sweep_of(document: SweepText | RuledSweepText) -> Sweep:
+    text, ruled = (document, ()) if isinstance(document, SweepText) else (document.sweep, document.adjudications)
     desired = _desired_of(text)
     work = desired.demand.work
     attempts = tuple(
         Attempt(attempt_of(one.attempt, work), _demand_of(one.requester, one.request), cause_of(one.cause, work)) for one in text.attempts
     )
-    return Sweep(_ledger_of(text.control, desired), attempts, _reads_of(text.reads, work), _cut_of(text.cut), text.grace_ms)
+    return Sweep(_ledger_of(text.control, ruled, desired), attempts, _reads_of(text.reads, work), _cut_of(text.cut), text.grace_ms)
 
 
 def _desired_of(text: SweepText) -> TrainingRunDesired:
@@ -361,7 +419,7 @@ def _subject_of(text: SubjectText) -> Subject:
     return Subject(_demand_of(text.requester, text.request), known(WorkKey.read(text.principal, text.work)))
 
 
-def _ledger_of(text: ControlText, desired: TrainingRunDesired) -> RunLedger:
+def _ledger_of(text: ControlText, ruled: tuple[AdjudicationText, ...], desired: TrainingRunDesired) -> RunLedger:
     work = desired.demand.work
 
     def claim(one: ClaimText) -> ExecutionClaim:
@@ -376,7 +434,19 @@ def _ledger_of(text: ControlText, desired: TrainingRunDesired) -> RunLedger:
         tuple(DispatchOutcome(attempt_of(one.attempt, work), result_of(one.result), one.recorded_ms) for one in text.outcomes),
         tuple(Cancellation(one.by, one.recorded_ms) for one in text.cancellations),
         tuple(Abandonment(attempt_of(one.attempt, work), one.by, one.recorded_ms) for one in text.abandonments),
+        tuple(
+            Adjudication(attempt_of(one.attempt, work), _ruling_of(one.ruling), one.blockers, one.by, one.reason, one.recorded_ms)
+            for one in ruled
+        ),
     )
+
+
+def _ruling_of(text: SetAsideText | BelieveSourceText) -> Ruling:
+    match text:
+        case SetAsideText():
+            return SetAside()
+        case BelieveSourceText(source=source):
+            return BelieveSource(source)
 
 
 def _reads_of(text: ReadsText, work: WorkKey) -> RawReads:
