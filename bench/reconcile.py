@@ -1,13 +1,13 @@
-"""Cost of admission, composition and reconciliation, as ratios within one run: ``python bench/reconcile.py [--attempts N] [--members N]``.
+"""Cost of admission, composition and reconciliation: ``python bench/reconcile.py [--quick] [--keep] [--attempts N] [--members N]``.
 
-Graphs of N attempts in a chain, shuffled, a star and at random; then a sweep with M members over a tenth as many attempts. The baseline is
-the naive fixpoint (sweep over all attempts until nothing changes), on a chain that is small enough for it. What is printed ends with the
-machine; nothing here asserts a time.
+Graphs of N attempts in a chain, shuffled, a star and at random; then a sweep with M members over N attempts, its construction apart; then
+curves of both over the size. Baselines in the same run: for the shapes the fastest of them, and for a chain that is small enough the naive
+fixpoint, which sweeps over all attempts until nothing changes. Times are the processor's, which other work on the machine changes little;
+the shapes take turns.
 """
 
 import argparse
 import gc
-import platform
 import random
 import sys
 import time
@@ -18,6 +18,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from bench.report import Report, curves  # noqa: E402
 from countermark.evidence.composition import EvidenceComposition, RawReads, Readback, bind_readback, compose_evidence  # noqa: E402
 from countermark.evidence.cut import STAGES, ObservationCut, StageRead  # noqa: E402
 from countermark.evidence.members import (  # noqa: E402
@@ -61,6 +62,7 @@ from tests.run.examples import desired  # noqa: E402
 DESIRED: Final = desired()
 SUBJECT: Final = subject_of(DESIRED)
 SHAPES: Final = ("chain", "shuffled", "star", "random")
+SCATTERED: Final = "scattered"
 NAIVE_ATTEMPTS: Final = 4_000
 #: A checkpoint of which every component is missing.
 NOT_READ: Final = CheckpointReadback(
@@ -86,7 +88,7 @@ def graph_of(shape: str, count: int) -> list[Attempt]:
         Attempt(key(at), SUBJECT.demand, InitialAttempt() if predecessor is None else InfrastructureRetry(key(predecessor)))
         for at, predecessor in causes
     ]
-    if shape == "scattered":
+    if shape == SCATTERED:
         chance.shuffle(attempts)
     return attempts
 
@@ -107,9 +109,9 @@ def naive_rooted(attempts: Sequence[Attempt]) -> int:
 
 def timed(act: Callable[[], Any]) -> tuple[float, Any]:
     gc.collect()
-    began = time.perf_counter()
+    began = time.process_time()
     result = act()
-    return time.perf_counter() - began, result
+    return time.process_time() - began, result
 
 
 def ledger_of(attempts: Sequence[Attempt]) -> RunLedger:
@@ -154,46 +156,65 @@ def admitted(attempts: Sequence[Attempt]) -> AttemptGraph:
     return graph
 
 
-def concluded(attempts: int, members: int) -> None:
+def concluded(attempts: int, members: int) -> tuple[dict[str, float], str]:
+    """Seconds that each step takes over members that were made before, and the verdict's arm."""
     graph = admitted(graph_of("chain", attempts))
     ledger = ledger_of(list(graph.attempts.values()))
     reads, cut = reads_of(attempts, members)
-    total = sum(sum(1 for _ in read.population.members()) for read in reads.by_stage().values())
-    bound, readback = timed(lambda: bind_readback(SUBJECT, reads))
+    seconds: dict[str, float] = {}
+    seconds["bind"], readback = timed(lambda: bind_readback(SUBJECT, reads))
     assert isinstance(readback, Readback)
-    composed, evidence = timed(lambda: compose_evidence(graph, readback, cut))
+    seconds["compose"], evidence = timed(lambda: compose_evidence(graph, readback, cut))
     assert isinstance(evidence, EvidenceComposition)
-    controlled, control = timed(lambda: compose_control(graph, ledger))
+    seconds["control"], control = timed(lambda: compose_control(graph, ledger))
     assert isinstance(control, ControlComposition)
     given = join(evidence, control, 0)
     assert isinstance(given, ConvergenceInput)
-    folded, conclusion = timed(lambda: reconcile(given))
-    print(
-        f"{attempts:>9,} attempts {total:>10,} members: bind {bound:.3f} s, compose {composed:.3f} s, control {controlled:.3f} s, "
-        f"reconcile {folded:.3f} s, together {bound + composed + controlled + folded:.3f} s ({type(conclusion.verdict).__name__})"
-    )
+    seconds["reconcile"], conclusion = timed(lambda: reconcile(given))
+    return seconds, type(conclusion.verdict).__name__
+
+
+def shapes(report: Report, count: int) -> None:
+    """Admission of every shape, in turns, against the fastest shape and the naive fixpoint."""
+    graphs = {shape: graph_of(shape, count) for shape in (*SHAPES, SCATTERED)}
+    times = {shape: float("inf") for shape in graphs}
+    for _ in range(5):
+        for shape, attempts in graphs.items():
+            times[shape] = min(times[shape], timed(lambda attempts=attempts: admitted(attempts))[0])
+    for shape in SHAPES:
+        report.figure(f"admission of {count:,} attempts, {shape}", f"{times[shape]:.3f} s", "< 1 s")
+    alone = [times[shape] for shape in SHAPES]
+    report.figure("the slowest of these shapes against the fastest", f"{max(alone) / min(alone):.2f}×", "< 2×")
+    report.say(f"  a chain whose attempts lie scattered in memory against one in order: {times[SCATTERED] / times['chain']:.2f}×")
+    backwards = list(reversed(graph_of("chain", min(NAIVE_ATTEMPTS, count))))
+    naive, _ = timed(lambda: naive_rooted(backwards))
+    ours, _ = timed(lambda: admitted(backwards))
+    report.ratio(f"a chain of {len(backwards):,} from its end, admissions/s", 1 / ours, "the naive fixpoint", 1 / naive, "> 1×")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attempts", type=int, default=100_000)
     parser.add_argument("--members", type=int, default=1_000_000)
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
+    parser.add_argument("--keep", action="store_true", help="write the report and the curves under bench/results")
     options = parser.parse_args()
-    times: dict[str, float] = {}
-    for shape in (*SHAPES, "scattered"):
-        attempts = graph_of(shape, options.attempts)
-        times[shape] = min(timed(lambda attempts=attempts: admitted(attempts))[0] for _ in range(3))
-        print(f"{options.attempts:>9,} attempts {shape:>9}: admit {times[shape]:.3f} s")
-    alone = [times[shape] for shape in SHAPES]
-    print(f"slowest of {', '.join(SHAPES)} against the fastest: {max(alone) / min(alone):.2f}×")
-    print(f"a chain scattered in memory against one in order: {times['scattered'] / times['chain']:.2f}×")
-    backwards = list(reversed(graph_of("chain", NAIVE_ATTEMPTS)))
-    naive, _ = timed(lambda: naive_rooted(backwards))
-    ours, _ = timed(lambda: admitted(backwards))
-    print(f"{NAIVE_ATTEMPTS:>9,} attempts, chain from its end: naive fixpoint {naive:.3f} s, admit {ours:.3f} s: {naive / ours:.0f}×")
-    concluded(options.attempts, options.members // 10)
-    concluded(options.attempts, options.members)
-    print(f"machine: {platform.machine()}, {platform.processor() or platform.system()}, Python {platform.python_version()}")
+    attempts, members = (400, 4_000) if options.quick else (options.attempts, options.members)
+    report = Report("reconcile")
+    shapes(report, attempts)
+    seconds, arm = concluded(attempts, members)
+    steps = ", ".join(f"{step} {spent:.3f} s" for step, spent in seconds.items())
+    report.figure(f"{members:,} members over {attempts:,} attempts ({steps}: {arm})", f"{sum(seconds.values()):.3f} s", "< 4 s")
+    sizes = [max(attempts * share // 16, 10) for share in (1, 2, 4, 8, 16)]
+    lines: dict[str, list[tuple[float, float]]] = {f"admit, {shape}": [] for shape in SHAPES}
+    for size in sizes:
+        for shape in SHAPES:
+            given = graph_of(shape, size)
+            lines[f"admit, {shape}"].append((size, min(timed(lambda given=given: admitted(given))[0] for _ in range(3))))
+    lines["conclude, 10 members an attempt"] = [(10 * size, sum(concluded(size, 10 * size)[0].values())) for size in sizes]
+    curves(report, "Cost over size", "seconds of the processor over attempts or members", lines, options.keep)
+    if options.keep:
+        report.keep()
 
 
 if __name__ == "__main__":
