@@ -18,7 +18,7 @@ from typing import Any
 from countermark.files import durable
 from countermark.launch import log, patience, supervisor, trainer
 from countermark.launch.steps import SUPERVISOR_STEPS, SupervisorStep
-from countermark.wire.receipts import Succeeded
+from countermark.wire.receipts import Failed, Succeeded
 
 
 def kill_self() -> None:
@@ -38,7 +38,18 @@ def freeze_self() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-ACTS: dict[str, Callable[[], None]] = {act.__name__: act for act in (kill_self, kill_parent, kill_both, freeze_self)}
+def kill_parent_and_freeze() -> None:
+    kill_parent()
+    freeze_self()
+
+
+def nothing() -> None:
+    return
+
+
+ACTS: dict[str, Callable[[], None]] = {
+    act.__name__: act for act in (kill_self, kill_parent, kill_both, freeze_self, kill_parent_and_freeze)
+}
 
 
 def start_is_not_exclusive() -> None:
@@ -113,6 +124,14 @@ def every_end_is_a_success() -> None:
     _put(supervisor, "outcome_of", lambda main, stopped: Succeeded())
 
 
+def every_end_is_a_failure() -> None:
+    _put(supervisor, "outcome_of", lambda main, stopped: Failed(1))
+
+
+def nothing_happens_at_steps() -> None:
+    ACTS.update(dict.fromkeys(ACTS, nothing))
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
@@ -129,6 +148,8 @@ FAULTS: dict[str, Callable[[], None]] = {
         nothing_is_tried_again,
         signals_stay_ignored,
         every_end_is_a_success,
+        every_end_is_a_failure,
+        nothing_happens_at_steps,
     )
 }
 

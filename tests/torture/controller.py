@@ -188,24 +188,25 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._store, name)
-        return (lambda *arguments: self._call(name, method, arguments)) if name in CALLS else method
+        return (lambda *arguments, **named: self._call(name, method, arguments, named)) if name in CALLS else method
 
-    def _call(self, name: str, method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def _call(self, name: str, method: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         controller = self._controller
         controller.point(f"before {name}")
-        answer = self._claim(method, *arguments) if name == "claim_start" else method(*arguments)
+        answer = self._claim(method, arguments, named) if name == "claim_start" else method(*arguments, **named)
         controller.point(f"after {name}")
         if name == "record_dispatch_intent":
             controller.meet(f"intent-{arguments[0].attempt.nonce.hex}")
         return answer
 
-    def _claim(self, method: Callable[..., Any], run: str, snapshot: int, transition: Any, candidate: Any, now_ms: int) -> Any:
+    def _claim(self, method: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        run, snapshot, transition, candidate, *_ = arguments
         controller, history = self._controller, self._controller.scene.history
         controller.meet(f"claim-{run}-{snapshot}")
         controller.calls += 1
         call = f"{os.getpid()}.{controller.calls}"
         append(history, Asked(call, run, transition.slot().hex, candidate.nonce.hex, snapshot))
-        answer = method(run, snapshot, transition, candidate, now_ms)
+        answer = method(*arguments, **named)
         match answer:
             case Committed(claim):
                 append(history, Answered(call, "committed", claim.attempt.nonce.hex, claim.version))
