@@ -13,7 +13,7 @@ SETTINGS: Final = {"grace_s": 0.3, "stop_grace_s": 0.2, "poll_s": 0.02}
 
 @contextmanager
 def ports_at(folder: Path, url: str = "", *, create: bool = False) -> Iterator[Ports]:
-    """The ports of the store in ``folder``; its ledger is at ``url``, or in the folder itself where that is empty. Raises ``StoreError``."""
+    """The ports of the store in ``folder``, whose ledger is at ``url``, or there too where that is empty. Raises ``StoreError``."""
     assert url == ""
     with opened(folder, create=create, **SETTINGS) as ports:
         yield ports

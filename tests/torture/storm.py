@@ -98,6 +98,9 @@ class Storm:
     def run(self) -> Figures:
         """The storm and its calm; the figures of what was done, also where it is broken off."""
         become_subreaper()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Also where whoever started this in the background had them ignored.
+            signal.signal(number, signal.default_int_handler)
         began = time.monotonic()
         try:
             self.scene.make()
@@ -111,9 +114,11 @@ class Storm:
         except KeyboardInterrupt:
             self.figures.broken_off = True
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
             end_everything()
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.default_int_handler)
             self.figures.seconds = time.monotonic() - began
             self._read_history()
         return self.figures
@@ -185,6 +190,7 @@ class Storm:
         code = 1
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             Controller(self.scene, self.scene.chance("controller", slot, life)).live()
             code = 0

@@ -395,7 +395,9 @@ def test_a_stopped_trainer_is_in_progress_and_never_lost(matrix: Matrix, who: st
     bench.wait(lambda: all((row := procfs.read_stat(one.pid)) is not None and row.stopped for one in named))
     for _ in range(3):
         time.sleep(0.3)
-        assert verdict(bench, run) == InProgress(NonEmpty(attempt))
+        looked = bench.look(run)
+        assert looked.conclusion.verdict == InProgress(NonEmpty(attempt))
+        assert [seen.state for seen in looked.sweep.reads.processes.population.members()] == ["alive"]
         step = advance(bench.ports, run, 9, everything)
         assert isinstance(step, running.Step) and step.acted.lines == ()
     for one in named:
