@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -140,11 +141,39 @@ def test_what_has_no_canonical_form_is_refused_with_the_reason(value: object, wh
     assert refusal.value.__cause__ is None
 
 
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.5, "0.5"),
+        (0.1, "0.1"),
+        (1.0, "1"),
+        (-1.5, "-1.5"),
+        (10.0, "10"),
+        (1e-6, "0.000001"),
+        (1.5e-6, "0.0000015"),
+        (1e-7, "1e-7"),
+        (1.5e-7, "1.5e-7"),
+        (1.5e300, "1.5e+300"),
+        (1e300, "1e+300"),
+        (-1.25e-300, "-1.25e-300"),
+        (1e20, "100000000000000000000"),
+        (1.5e20, "150000000000000000000"),
+        (1e21, "1e+21"),
+        (1234.5, "1234.5"),
+        (-0.0, "0"),
+        (5e-324, "5e-324"),
+    ],
+)
+def test_a_double_is_written_as_browsers_write_it(number: float, text: str) -> None:
+    assert canonical_json(number) == text.encode()
+
+
 def test_whole_numbers_that_doubles_are_printed_as_are_written() -> None:
-    assert [canonical_json(number) for number in (2**53, -(2**53), 295147905179352830000)] == [
+    assert [canonical_json(number) for number in (2**53, -(2**53), 295147905179352830000, 600000000000000000000)] == [
         b"9007199254740992",
         b"-9007199254740992",
         b"295147905179352830000",
+        b"600000000000000000000",
     ]
 
 
@@ -186,15 +215,18 @@ def test_a_configuration_may_be_as_deep_as_any_document_and_no_deeper() -> None:
             base_artifact_of(ROOT, {"a": value})
 
 
-def test_an_origin_beneath_every_other_level_is_left_out_too() -> None:
-    def above(value: object, depth: int) -> dict[str, object]:
-        for _ in range(depth - 1):
-            value = [value]
+def test_an_origin_at_the_deepest_place_is_left_out_too() -> None:
+    """A table at the last level may be empty and nothing else: its origin has to be gone before it is written."""
+
+    def beneath(value: object, wrap: Callable[[object], object]) -> dict[str, object]:
+        for _ in range(DEPTH_MAX - 1):
+            value = wrap(value)
         return {"a": value}
 
-    inner: dict[str, object] = {"layers": 2}
-    deep = above({**inner, "_name_or_path": "x"}, DEPTH_MAX - 1)
-    assert base_artifact_of(ROOT, deep) == base_artifact_of(ROOT, above(inner, DEPTH_MAX - 1))
+    for wrap in (lambda value: [value], lambda value: {"b": value}):
+        assert base_artifact_of(ROOT, beneath({"_name_or_path": "x"}, wrap)) == base_artifact_of(ROOT, beneath({}, wrap))
+        with pytest.raises(ValueError, match=f"^{DEEP}$"):
+            base_artifact_of(ROOT, beneath({"c": "x"}, wrap))
 
 
 def test_rows_are_hashed_in_their_order_each_with_its_length() -> None:

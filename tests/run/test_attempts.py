@@ -72,6 +72,8 @@ def test_the_clean_graph_is_admitted_with_its_frontier() -> None:
     graph = admit_attempt_graph(SUBJECT, CLEAN)
     assert isinstance(graph, AttemptGraph)
     assert graph.frontier() == (key(3), key(6))
+    assert graph.subject == SUBJECT
+    assert dict(graph.attempts) == {member.key: member for member in CLEAN}
     assert tuple(graph.attempts.values()) == CLEAN
 
 

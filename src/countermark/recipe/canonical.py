@@ -9,10 +9,11 @@ Rules kept here:
 """
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from json.encoder import encode_basestring
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from countermark.values import Sha256, WeightsRoot
 
@@ -21,13 +22,16 @@ _SAFE_INTEGER_MAX: Final = 2**53 - 1
 #: Keys of a model's configuration that say where it came from or who wrote it, and not what it is.
 CONFIG_KEYS_APART: Final = frozenset({"_name_or_path", "transformers_version"})
 
+_Table: TypeAlias = Mapping[object, object]
+_Items: TypeAlias = Sequence[object]
+
 
 def canonical_json(value: object) -> bytes:
     """The RFC 8785 bytes of a JSON value (dict, list, tuple, str, int, float, bool, None). Raises ``ValueError`` for anything else."""
     parts: list[str] = []
     _write(value, parts, 0)
     try:
-        return "".join(parts).encode("utf-8")
+        return "".join(parts).encode()
     except UnicodeEncodeError:
         raise ValueError("a text holds half of a surrogate pair") from None
 
@@ -46,10 +50,10 @@ def _write(value: object, parts: list[str], depth: int) -> None:
     elif isinstance(value, float):
         parts.append(_number(value))
     elif isinstance(value, Mapping):
-        _write_object(cast("Mapping[object, object]", value), parts, depth)
+        _write_object(cast(_Table, value), parts, depth)
     elif isinstance(value, list | tuple):
         parts.append("[")
-        for position, item in enumerate(cast("Sequence[object]", value)):
+        for position, item in enumerate(cast(_Items, value)):
             parts.append("," if position else "")
             _write(item, parts, depth + 1)
         parts.append("]")
@@ -80,7 +84,7 @@ def _text(text: str) -> str:
 
 def _number(number: float) -> str:
     """A double as ECMAScript's ``Number::toString`` prints it."""
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise ValueError("NaN and infinities are no JSON numbers")
     if number == 0:
         return "0"
@@ -117,9 +121,9 @@ def _without_origin(value: object, depth: int) -> object:
     if depth > DEPTH_MAX:
         return value
     if isinstance(value, list | tuple):
-        return [_without_origin(inner, depth + 1) for inner in cast("Sequence[object]", value)]
+        return [_without_origin(inner, depth + 1) for inner in cast(_Items, value)]
     if isinstance(value, Mapping):
-        items = cast("Mapping[object, object]", value).items()
+        items = cast(_Table, value).items()
         return {name: _without_origin(inner, depth + 1) for name, inner in items if name not in CONFIG_KEYS_APART}
     return value
 
@@ -127,7 +131,7 @@ def _without_origin(value: object, depth: int) -> object:
 def tokenization_digest(files: Mapping[str, Sha256], special_ids: Mapping[str, object], chat_template: str | None) -> Sha256:
     """The coordinate ``tokenization``: tokenizer files by name, special ids, and the chat template's text (None: there is none)."""
     listed = {name: digest.spell() for name, digest in files.items()}
-    template = b"" if chat_template is None else b"=" + chat_template.encode("utf-8", "surrogatepass")
+    template = b"" if chat_template is None else b"=" + chat_template.encode(errors="surrogatepass")
     return Sha256(hashlib.sha256(length_prefixed(canonical_json(listed), canonical_json(special_ids), template)).hexdigest())
 
 

@@ -100,7 +100,7 @@ def key_material(contract: Contract, requirements: Requirements) -> tuple[tuple[
 
 def digest_of_material(material: tuple[tuple[str, str], ...]) -> Sha256:
     """SHA-256 over the length-prefixed names and texts, in order."""
-    parts = (part.encode("utf-8", "surrogatepass") for row in material for part in row)
+    parts = (part.encode(errors="surrogatepass") for row in material for part in row)
     return Sha256(hashlib.sha256(length_prefixed(*parts)).hexdigest())
 
 
