@@ -13,7 +13,7 @@ WORKERS ?= 2
 # Extra arguments for pytest: make unit ARGS="-k manifest".
 ARGS ?=
 
-.PHONY: help test check lint types imports unit demo setup docs torture clean
+.PHONY: help test check lint types imports unit demo setup docs torture mutation clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ unit: $(VENV)/test.stamp ## The suite alone
 
 torture: $(VENV)/test.stamp ## Real kill -9 and SIGSTOP over real ledgers: thousands of launches, none twice (ARGS="--help")
 	@nice -n 5 $(BIN)/python -m tests.torture $(ARGS)
+
+mutation: $(VENV)/test.stamp ## Small changes of the heart, which tests must notice: hours, goes on where it was (FRESH=1, ARGS="claims key")
+	@nice -n 15 $(BIN)/python -m tests.mutation $(ARGS)
 
 docs: $(VENV)/test.stamp ## Write the reference pages and the schema again from the program's own rosters
 	$(BIN)/python -m countermark.cli.reference

@@ -10,6 +10,7 @@ Rules kept here:
 
 import contextlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,10 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from mutmut.__main__ import create_mutants, run_stats_collection
+from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir, setup_source_paths
+from mutmut.workers.isolation import get_mutant_runner
 
 from tests.mutation.rooms import COPY, FLOORED, LIST, ROOMS, ROOT, Mutant, objections, read_list, read_mutants, room_of, score
 
@@ -32,22 +37,31 @@ def _tests() -> str:
     return digest.hexdigest()
 
 
-def _prepare(fresh: bool) -> None:
-    """The copy with every mutant in it; results of functions that did not change stay."""
-    if fresh:
-        shutil.rmtree(COPY, ignore_errors=True)
-    COPY.mkdir(exist_ok=True)
+def _prepare() -> None:
+    """The copy with every mutant in it, and which tests reach which function; results of functions that did not change stay."""
     shutil.rmtree(COPY / "tests", ignore_errors=True)
-    seen, now = COPY / "tests.sha256", _tests()
-    if not seen.exists() or seen.read_text() != now:
-        (COPY / "mutmut-stats.json").unlink(missing_ok=True)
-        seen.write_text(now)
     with contextlib.redirect_stdout(io.StringIO()):
-        from mutmut import __main__ as program
+        copy_src_dir()
+        copy_also_copy_files()
+        setup_source_paths()
+        create_mutants(1)
+    seen, now = COPY / "tests.sha256", _tests()
+    stats = COPY / "mutmut-stats.json"
+    if stats.exists() and seen.exists() and seen.read_text() == now:
+        return
+    stats.unlink(missing_ok=True)
+    run_stats_collection(get_mutant_runner(1))
+    found = json.loads(stats.read_text(encoding="utf-8"))
+    reached: dict[str, list[str]] = found["tests_by_mangled_function_name"]
+    found["tests_by_mangled_function_name"] = {name: _own(name, tests) for name, tests in reached.items()}
+    stats.write_text(json.dumps(found), encoding="utf-8")
+    seen.write_text(now)
 
-        program.copy_src_dir()
-        program.copy_also_copy_files()
-        program.create_mutants(1)
+
+def _own(name: str, tests: list[str]) -> list[str]:
+    """Of the tests that reach a function, those of its own room: it is for them to notice."""
+    room = name.split(".")[1]
+    return [test for test in tests if test.startswith((f"tests/{room}/", f"tests/test_{room}.py"))]
 
 
 def _wanted(mutants: tuple[Mutant, ...], room: str) -> list[str]:
@@ -57,13 +71,17 @@ def _wanted(mutants: tuple[Mutant, ...], room: str) -> list[str]:
 
 
 def _try(names: list[str]) -> int:
-    environment = os.environ | {"PYTHONPATH": str(COPY)}
     command = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", "1"]
     for start in range(0, len(names), _NAMES_MAX):
-        done = subprocess.run([*command, *names[start : start + _NAMES_MAX]], cwd=ROOT, env=environment, check=False, stdout=_quiet())
+        done = subprocess.run([*command, *names[start : start + _NAMES_MAX]], cwd=ROOT, env=_environment(), check=False, stdout=_quiet())
         if done.returncode:
             return done.returncode
     return 0
+
+
+def _environment() -> dict[str, str]:
+    """With the copy's ``tests`` in reach of pytest, before it reads its own settings."""
+    return dict(os.environ) | {"PYTHONPATH": str(COPY)}
 
 
 def _quiet() -> int | None:
@@ -97,8 +115,17 @@ def main() -> int:
     os.chdir(ROOT)
     if "--report" in sys.argv:
         return _report()
-    print("countermark: writing the mutants", flush=True)
-    _prepare(bool(os.environ.get("FRESH")))
+    if "--prepare" in sys.argv:
+        _prepare()
+        return 0
+    if os.environ.get("FRESH"):
+        shutil.rmtree(COPY, ignore_errors=True)
+    COPY.mkdir(exist_ok=True)
+    print("countermark: writing the mutants, and looking up which tests reach them", flush=True)
+    # In a process of its own: it imports the tests from the copy.
+    prepared = subprocess.run([sys.executable, "-m", "tests.mutation", "--prepare"], cwd=ROOT, env=_environment(), check=False)
+    if prepared.returncode:
+        return prepared.returncode
     rooms = [room for room in ROOMS if not sys.argv[1:] or room in sys.argv[1:]]
     try:
         for room in rooms:

@@ -3,8 +3,11 @@
 Rules kept here:
 
 1. A control runs as it is and never under its planted faults: what a fault breaks says nothing about the mutant.
-2. Tests with one example come first, drawn ones after them. A drawn example that fails is not made smaller: red is all that is asked.
+2. The tests named after the mutant's module come first, and of each kind those with one example before drawn ones. A drawn example that
+   fails is not made smaller: red is all that is asked.
 """
+
+import os
 
 import pytest
 from hypothesis import Phase, settings
@@ -23,4 +26,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if _under_a_fault(item)]
     config.hook.pytest_deselected(items=left_out)
     kept = [item for item in items if not _under_a_fault(item)]
-    items[:] = sorted(kept, key=lambda item: hasattr(getattr(item, "obj", None), "hypothesis"))
+    module = "".join(os.environ.get("MUTANT_UNDER_TEST", "").split(".")[-2:-1])
+    items[:] = sorted(kept, key=lambda item: (item.path.stem != f"test_{module}", hasattr(getattr(item, "obj", None), "hypothesis")))
