@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from countermark.evidence.members import CheckpointSeen, Misfiled, RawRead
 from countermark.lines.conclusion import conclusion_document, conclusion_lines
 from countermark.run.attempts import Attempt, AttemptKey, CheckpointIdentity, Relaunch, Resume
 from countermark.run.checkpoint import ArtifactFact, Incomplete, Unobserved
-from countermark.run.claims import Dispatched
+from countermark.run.claims import Adjudication, BelieveSource, Dispatched, SetAside
 from countermark.run.demand import Subject
 from countermark.run.records import DOCUMENT_BYTES_MAX
 from countermark.values import Refused, Sha256
@@ -26,14 +27,22 @@ from tests.run.examples import demand_id, work
 from tests.verdict.scenes import Scene, Try, changed, checkpoint, ended, key, manifest, output, plus, process, sweep, unidentified
 from tests.verdict.strategies import scenes
 
-CLEAN = Scene(
+#: A sweep as an earlier release stored it: nobody had ruled on anything.
+UNRULED = Scene(
     (Try(1, Dispatched("started")), Try(2, "claimed", Relaunch(key(1), "process", CheckpointIdentity(5, Sha256("c" * 64))))),
     terminals={"supervisor": (ended(1),), "scheduler": "no such job"},
     processes={"local": (process(1, "dead"), unidentified(1, "settling"))},
     outputs={"local": (output(1),)},
     checkpoints={"local": (checkpoint(1),)},
     manifests={"local": (manifest(1),)},
+    cancelled=True,
+    abandoned=(1,),
 )
+RULED = (
+    Adjudication(key(1), SetAside(), ("SuccessWithoutOutput " + key(1).nonce.hex, "a\u202eb\udcff"), "ada", "never\nwrote", 60_000),
+    Adjudication(key(2), BelieveSource("launcher"), (), "", "", -1),
+)
+CLEAN = changed(UNRULED, adjudications=RULED)
 RECORDED = Path(__file__).parents[1] / "recorded"
 BYTES = encode_sweep(sweep(CLEAN))
 DOCUMENT = json.loads(BYTES)
@@ -176,7 +185,7 @@ sent: list[bytes] = []
         BYTES.replace(b'"local"', b'"\\u006cocal"'),
         json.dumps(DOCUMENT, sort_keys=True).encode() + b"\n",
         json.dumps(dict(reversed(DOCUMENT.items())), separators=(",", ":")).encode() + b"\n",
-        spelled(put(("attempts", 0, "attempt"), f"{key(1).nonce.hex} {work().spell()} local")),
+        spelled(put(("sweep", "attempts", 0, "attempt"), f"{key(1).nonce.hex} {work().spell()} local")),
     ],
 )
 def test_a_sweep_has_one_spelling(data: bytes) -> None:
@@ -267,27 +276,81 @@ def test_a_damaged_byte_is_refused_or_makes_another_sweep(place: int, byte: int)
 
 
 def test_the_work_that_a_document_names_is_derived_from_its_manifest() -> None:
-    assert refused(spelled(put(("manifest", "seed"), "18"))) == "its Work key does not follow from its manifest"
-    assert "CoordinateUnreadable" in refused(spelled(put(("manifest", "seed"), "auto")))
-    assert "requirements" in refused(spelled(put(("requirements",), "produces=weights")))
+    assert refused(spelled(put(("sweep", "manifest", "seed"), "18"))) == "its Work key does not follow from its manifest"
+    assert "CoordinateUnreadable" in refused(spelled(put(("sweep", "manifest", "seed"), "auto")))
+    assert "requirements" in refused(spelled(put(("sweep", "requirements"), "produces=weights")))
 
 
 def test_a_stage_stands_once_in_a_stored_cut() -> None:
     document = json.loads(BYTES)
-    document["cut"]["stages"].append(document["cut"]["stages"][0])
+    stages = document["sweep"]["cut"]["stages"]
+    stages.append(stages[0])
     assert "once" in refused(spelled(document))
 
 
-def concluded_again(conclusion: Conclusion) -> dict[str, Any]:
-    """What a conclusion says apart from the wording of its sentences, which may improve."""
-    document = conclusion_document(conclusion)
-    said: dict[str, Any] = {name: [one["code"] for one in found] for name, found in document.items() if isinstance(found, list)}  # type: ignore[index, call-overload]
-    return {"verdict": document["verdict"], "members": document["members"], **said}
+# --------------------------------------------------------------------------------------------------------------- formats
 
 
-def test_a_sweep_that_an_earlier_release_stored_gives_its_verdict_again() -> None:
-    """Written once, when the format was fixed; it changes with a new format number only."""
+def always_two() -> Any:
+    """Every sweep is stored in format 2, also one that an earlier release stored in format 1."""
+
+    def encoded(sweep: Sweep) -> bytes:
+        plain = msgspec.to_builtins(room._document(sweep))
+        ruled = msgspec.to_builtins(room._rulings_text(sweep.ledger))
+        return spelled({"adjudications": ruled, "countermark": 2, "kind": "ruledSweep", "sweep": plain})
+
+    return planted(room, "encode_sweep", encoded)()
+
+
+@proven_by(always_two)
+def test_a_sweep_without_rulings_is_stored_as_earlier_releases_stored_it() -> None:
     data = (RECORDED / "sweep-1.json").read_bytes()
-    conclusion = conclude(again(data))
+    found = decode_sweep(data)
+    assert isinstance(found, Sweep)
+    assert room.encode_sweep(found) == data
+
+
+def test_a_sweep_with_rulings_is_that_without_them_and_the_rulings_beside_it() -> None:
+    assert DOCUMENT["sweep"] == json.loads(encode_sweep(sweep(UNRULED)))
+    assert (DOCUMENT["countermark"], DOCUMENT["kind"], len(DOCUMENT["adjudications"])) == (2, "ruledSweep", 2)
+    assert again(BYTES).ledger.adjudications == RULED
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {**DOCUMENT, "adjudications": []},
+        {**DOCUMENT, "countermark": 1},
+        {**DOCUMENT, "countermark": 3},
+        {**DOCUMENT, "kind": "sweep"},
+        {**DOCUMENT, "sweep": DOCUMENT},
+        {**DOCUMENT["sweep"], "countermark": 2},
+        {**DOCUMENT["sweep"], "kind": "ruledSweep"},
+        {**DOCUMENT["sweep"], "adjudications": DOCUMENT["adjudications"]},
+    ],
+)
+def test_a_format_is_read_as_itself_alone(document: Any) -> None:
+    assert refused(spelled(document))
+
+
+# -------------------------------------------------------------------------------------------------------- earlier releases
+
+
+def numbers() -> list[str]:
+    """The recorded sweeps: ``sweep-1`` is of format 1, and so on; each was written once and stays as it is."""
+    return sorted(path.stem for path in RECORDED.glob("sweep-*.json"))
+
+
+@pytest.mark.parametrize("name", numbers())
+def test_a_sweep_that_an_earlier_release_stored_gives_its_verdict_again_byte_for_byte(name: str) -> None:
+    """A sentence that is worded anew shows here: stored verdicts would not equal their replay any more, and that is a change to announce."""
+    conclusion = conclude(again((RECORDED / f"{name}.json").read_bytes()))
     assert isinstance(conclusion, Conclusion)
-    assert concluded_again(conclusion) == json.loads((RECORDED / "sweep-1.verdict.json").read_text(encoding="utf-8"))
+    assert told(conclusion)[0] + b"\n" == (RECORDED / f"{name}.verdict.txt").read_bytes()
+    codes = {part: [one["code"] for one in found] for part, found in json.loads(told(conclusion)[1]).items() if isinstance(found, list)}
+    document = json.loads((RECORDED / f"{name}.verdict.json").read_text(encoding="utf-8"))
+    assert {**json.loads(told(conclusion)[1]), **codes} == document
+
+
+def test_both_formats_are_recorded() -> None:
+    assert [json.loads((RECORDED / f"{name}.json").read_bytes())["countermark"] for name in numbers()] == [1, 2]
