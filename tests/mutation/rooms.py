@@ -108,18 +108,16 @@ def read_mutants() -> tuple[Mutant, ...]:
 
 
 def read_list(text: str) -> tuple[Judged, ...]:
-    """The judged survivors of a list. Raises ``ValueError`` for an entry that is incomplete or says the same twice."""
-    entries = tomllib.loads(text).get("survivor", [])
+    """The judged survivors of a list; ``into`` holds every change of the same lines that has the one reason. Raises ``ValueError`` for an
+    entry that is incomplete, and for a change that is listed twice."""
     judged: list[Judged] = []
-    for entry in entries:
-        if (
-            set(entry) != {"in", "out", "into", "why"}
-            or not all(isinstance(part, str) for part in entry.values())
-            or not entry["why"].strip()
-        ):
-            raise ValueError(f"an entry has in, out, into and why: {entry}")
-        file, _, function = entry["in"].partition(" ")
-        judged.append(Judged(Change(file, function, entry["out"], entry["into"]), entry["why"]))
+    for entry in tomllib.loads(text).get("survivor", []):
+        match entry:
+            case {"in": str(place), "out": str(out), "into": [*changes], "why": str(why)} if len(entry) == 4 and changes and why.strip():
+                file, _, function = place.partition(" ")
+                judged += [Judged(Change(file, function, out, str(into)), why) for into in changes]
+            case _:
+                raise ValueError(f"an entry has in, out, into (a list) and why: {entry}")
     twice = [change for change, times in Counter(each.change for each in judged).items() if times > 1]
     if twice:
         raise ValueError(f"listed twice: {twice}")

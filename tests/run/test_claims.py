@@ -302,6 +302,7 @@ def composed(graph: AttemptGraph, ledger: RunLedger) -> Counter[ControlDefect]:
 def test_control_joins_each_attempt_with_its_facts() -> None:
     control = compose_control(graph_of(FULL), FULL)
     assert isinstance(control, ControlComposition)
+    assert (control.subject, control.desired) == (Subject(demand_id(), work()), FULL.desired)
     assert control.cancelled
     assert control.states == {
         key(1): ControlState(FULL.claims[0], (INTENT,), (OUTCOME,), False),
@@ -332,6 +333,10 @@ def test_each_misfit_alone_and_all_together() -> None:
         (replace(ONE, claims=(*ONE.claims, claim(1, RETRY))), [SeveralClaims(key(1))]),
         (replace(ONE, intents=(stray,)), [ControlOnForeignAttempt(key(7), "intent"), DispatchWithoutClaim(key(7), "intent")]),
         (replace(ONE, outcomes=(OUTCOME,)), [OutcomeWithoutIntent(key(1))]),
+        (
+            replace(ONE, outcomes=(replace(OUTCOME, attempt=key(7)),)),
+            [ControlOnForeignAttempt(key(7), "outcome"), DispatchWithoutClaim(key(7), "outcome"), OutcomeWithoutIntent(key(7))],
+        ),
         (replace(ONE, abandonments=(Abandonment(key(7), "ada", 4),)), [ControlOnForeignAttempt(key(7), "abandonment")]),
         (replace(ONE, desired=desired("weekly")), [ControlSubjectMismatch("demand")]),
         (replace(ONE, desired=desired(seed="18")), [ControlSubjectMismatch("work")]),
