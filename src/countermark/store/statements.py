@@ -1,0 +1,82 @@
+"""Statements of SQLAlchemy Core, compiled once for each kind of database and run by its driver.
+
+Rules kept here:
+
+1. A statement is written over the tables of ``schema``, never as text, and is the same for every database. Its values are texts and whole
+   numbers, which every driver takes and gives as they are.
+2. Running it costs what the driver costs: nothing is built, compiled or wrapped again for a call. Who claims holds the run, or the whole
+   ledger, until it is done, so everybody waits for what is spent here.
+3. A driver's error comes out as SQLAlchemy's own, and a connection that broke is not used again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from sqlalchemy import Connection, Executable
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
+
+Row = Mapping[str, object]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A statement for one kind of database: its text, the values that do not change, and the order of all (None: they go by name)."""
+
+    text: str
+    fixed: Mapping[str, object]
+    order: tuple[str, ...] | None
+
+    def given(self, values: Mapping[str, object]) -> Any:
+        """The values of one call, as the driver takes them."""
+        named = {**self.fixed, **values}
+        return named if self.order is None else [named[name] for name in self.order]
+
+
+@final
+class Statement:
+    """One statement, whose changing values are named by ``bindparam``. Threads and databases share it."""
+
+    def __init__(self, query: Executable) -> None:
+        self._query: Final = query
+        self._compiled: Final[dict[str, _Compiled]] = {}
+
+    def rows(self, connection: Connection, **values: object) -> tuple[Row, ...]:
+        """Every row, by column name."""
+        cursor, compiled = connection.connection.cursor(), self._begun(connection)
+        try:
+            cursor.execute(compiled.text, compiled.given(values))
+            found = cursor.fetchall()
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _theirs(connection, compiled.text, error) from error
+        names = [column[0] for column in cursor.description or ()]
+        return tuple([dict(zip(names, row, strict=True)) for row in found])
+
+    def run(self, connection: Connection, **values: object) -> None:
+        """For a statement that gives no rows."""
+        cursor, compiled = connection.connection.cursor(), self._begun(connection)
+        try:
+            cursor.execute(compiled.text, compiled.given(values))
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _theirs(connection, compiled.text, error) from error
+
+    def _begun(self, connection: Connection) -> _Compiled:
+        if not connection.in_transaction():
+            connection.begin()
+        return self._compiled.get(connection.dialect.name) or self._for(connection)
+
+    def _for(self, connection: Connection) -> _Compiled:
+        compiled = self._query.compile(dialect=connection.dialect)  # type: ignore[attr-defined]
+        assert isinstance(compiled, SQLCompiler)
+        order = None if compiled.positiontup is None else tuple(compiled.positiontup)
+        return self._compiled.setdefault(connection.dialect.name, _Compiled(compiled.string, compiled.params, order))
+
+
+def _theirs(connection: Connection, text: str, error: Exception) -> BaseException:
+    driver = connection.dialect.loaded_dbapi.Error
+    assert isinstance(error, driver)
+    if connection.dialect.is_disconnect(error, connection.connection, None):
+        connection.invalidate(error)
+    return DBAPIError.instance(text, None, error, driver, dialect=connection.dialect)

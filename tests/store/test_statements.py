@@ -1,0 +1,136 @@
+"""Statements that go to the driver by the shortest way say, give and fail as SQLAlchemy's own do; what follows from a row follows from that
+row alone."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+from sqlalchemy import Connection, bindparam, create_engine, insert, select, union_all
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from countermark.run.records import WorkKeyRowMismatch
+from countermark.store import control_rows as room
+from countermark.store.control_rows import control_rows
+from countermark.store.material import Material, derive
+from countermark.store.rows import context_columns, desired_columns
+from countermark.store.schema import FACT_TABLES, LEDGER, facts, runs
+from countermark.store.statements import Statement
+from countermark.values import NonEmpty, Refused
+from tests.faults import planted, proven_by
+from tests.run.examples import desired
+from tests.store.examples import CONTEXT, RUN
+
+CONTEXT_COLUMNS = context_columns(CONTEXT)
+assert isinstance(CONTEXT_COLUMNS, dict)
+ROW: dict[str, object] = {**desired_columns(desired()), **CONTEXT_COLUMNS, "created_ms": 1_000}
+
+NEW_RUN = Statement(insert(runs))
+BY_NAME = Statement(select(runs).where(runs.c.requester == "ada", runs.c.request == bindparam("request")))
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    engine = create_engine("sqlite+pysqlite://")
+    with engine.connect() as connected:
+        LEDGER.create_all(connected)
+        connected.commit()
+        yield connected
+    engine.dispose()
+
+
+def test_a_statement_gives_what_was_written_with_the_values_of_each_call(connection: Connection) -> None:
+    NEW_RUN.run(connection, **ROW)
+    NEW_RUN.run(connection, **ROW | {"run_id": "f" * 32, "request": "weekly"})
+    assert BY_NAME.rows(connection, request="nightly") == (ROW,)
+    assert [row["run_id"] for row in BY_NAME.rows(connection, request="weekly")] == ["f" * 32]
+    assert BY_NAME.rows(connection, request="never") == ()
+    assert tuple(map(dict, connection.execute(select(runs).where(runs.c.request == "nightly")).mappings())) == (ROW,)
+
+
+def test_a_statement_begins_a_transaction_that_can_be_taken_back(connection: Connection) -> None:
+    NEW_RUN.run(connection, **ROW)
+    assert connection.in_transaction()
+    connection.rollback()
+    assert BY_NAME.rows(connection, request="nightly") == ()
+
+
+def test_a_driver_s_error_comes_out_as_sqlalchemy_s(connection: Connection) -> None:
+    NEW_RUN.run(connection, **ROW)
+    with pytest.raises(IntegrityError):
+        NEW_RUN.run(connection, **ROW)
+    connection.exec_driver_sql("DROP TABLE runs")
+    with pytest.raises(OperationalError):
+        BY_NAME.rows(connection, request="nightly")
+
+
+# ------------------------------------------------------------------------------------------------------- control facts
+
+
+def in_disorder(connection: Connection) -> dict[str, list[dict[str, object]]]:
+    """Two rows in each table of facts, the later version first, as no transaction writes them: none belongs to any other."""
+    written: dict[str, list[dict[str, object]]] = {}
+    words = {"kind": "claim", "result": "unknown", "ruling": "believe_source"}
+    for table in (facts, *FACT_TABLES.values()):
+        for version in (9, 2) if table.name != "cancellations" else (2,):
+            row: dict[str, object] = {
+                column.name: words.get(column.name, f"{table.name} {column.name} {version}")
+                for column in table.columns
+                if column.name != "run_id"
+            }
+            row |= {"version": version} | ({"recorded_ms": 7} if "recorded_ms" in row else {})
+            row |= {name: f"{version}".rjust(digits, "a") for name, digits in (("slot", 64), ("nonce", 32)) if name in row}
+            connection.execute(insert(table), {"run_id": RUN, **row})
+            written.setdefault(table.name, []).insert(0, row)
+    return written
+
+
+def facts_alone() -> AbstractContextManager[object]:
+    """A reading that goes by the lines in ``facts``, as a join would."""
+    return planted(room, "_ALL", Statement(union_all(room._shared(facts))))()
+
+
+@proven_by(facts_alone)
+def test_the_rows_of_every_table_are_read_in_the_order_of_their_versions_whatever_they_belong_to(connection: Connection) -> None:
+    written = in_disorder(connection)
+    assert {table: [dict(row) for row in each] for table, each in control_rows(connection, RUN).items()} == written
+    assert set(written) == {"facts", *(table.name for table in FACT_TABLES.values())}
+    assert not any(control_rows(connection, "e" * 32).values())
+
+
+# ------------------------------------------------------------------------------------------------------------ material
+
+
+def by_run_alone() -> AbstractContextManager[object]:
+    """What follows from a run, kept under its id."""
+    kept: dict[object, object] = {}
+    return planted(Material, "derive", lambda self, row: kept.setdefault(row["run_id"], derive(row)))()
+
+
+@proven_by(by_run_alone)
+def test_a_row_that_differs_in_any_cell_is_derived_anew() -> None:
+    material = Material()
+    first = material.derive(ROW)
+    assert first == derive(ROW)
+    assert material.derive(dict(ROW)) is first
+    for name in ROW:
+        for forged in ("", "[]", None, 5, b"x"):
+            row = {**ROW, name: forged}
+            assert material.derive(row) == derive(row), name
+    assert material.derive(ROW) is first
+
+
+@proven_by(by_run_alone)
+def test_a_work_key_is_held_against_the_material_although_the_run_was_read_before() -> None:
+    material = Material()
+    material.derive(ROW)
+    other = desired(seed="18").demand.work
+    answer, _ = material.derive({**ROW, "work_digest": other.digest.hex})
+    assert answer == Refused(NonEmpty(WorkKeyRowMismatch(RUN, other.spell(), desired().demand.work.spell())))
+
+
+def test_what_is_kept_is_bounded() -> None:
+    material = Material(kept_max=1)
+    first = material.derive(ROW)
+    material.derive({**ROW, "cwd": '"/elsewhere"'})
+    assert material.derive(ROW) is not first
+    assert material.derive(ROW) == first
