@@ -10,7 +10,7 @@ import pytest
 
 from countermark.recipe import WorkKey
 from countermark.run import demand as demand_room
-from countermark.run.claims import Dispatched
+from countermark.run.claims import Adjudication, BelieveSource, Dispatched
 from countermark.run.records import (
     LedgerOutOfOrder,
     RowDefect,
@@ -25,7 +25,7 @@ from countermark.run.records import (
 from countermark.store import StoreError, checks
 from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE
 from countermark.store.failures import StoreDamaged
-from countermark.store.schema import LEDGER, OBSERVATIONS
+from countermark.store.schema import DERIVED, LEDGER, OBSERVATIONS
 from countermark.store.sqlite import SqliteStore
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
@@ -34,7 +34,7 @@ from tests.run.test_claims import RETRY
 from tests.store.examples import RUN, intended, recorded, won
 
 TABLES = [
-    *((LEDGER_FILE, table.name) for table in LEDGER.sorted_tables),
+    *((LEDGER_FILE, table.name) for table in LEDGER.sorted_tables if table not in DERIVED),
     *((OBSERVATIONS_FILE, table.name) for table in OBSERVATIONS.sorted_tables),
 ]
 ONE, TWO = nonce(1).hex, nonce(2).hex
@@ -50,9 +50,10 @@ def folder(tmp_path: Path) -> Path:
         store.record_dispatch_outcome(intent, Dispatched("pid 7"), 4_000)
         won(store, 2, RETRY)
         store.abandon(RUN, key(2), "ada", 5_000)
+        store.adjudicate(RUN, Adjudication(key(2), BelieveSource("supervisor"), ("b",), "ada", "seen", 5_500))
         store.cancel(RUN, "ada", 6_000)
         store.record_sweep(RUN, "s1", b"{}", 1, 2)
-        store.record_verdict("s1", StoredVerdict("Cancelled", True, 6, b"over"))
+        store.record_verdict("s1", StoredVerdict("Cancelled", True, 7, b"over"))
         assert store.check() == ()
     return folder
 
@@ -205,6 +206,11 @@ BROKEN = {
     "UPDATE runs SET launcher = 'cron'": "runs",
     "UPDATE runs SET env = '{\"A\":1}'": "runs",
     "UPDATE runs SET receipts = '[[]]'": "runs",
+    "UPDATE adjudications SET ruling = 'perhaps'": "adjudications",
+    "UPDATE adjudications SET ruling = 'set_aside'": "adjudications",
+    "UPDATE adjudications SET source = NULL": "adjudications",
+    "UPDATE adjudications SET blockers = '7'": "adjudications",
+    "UPDATE claims SET said_by = '7' WHERE version = 1": "claims",
     "UPDATE runs SET trainer = '" + "[" * 50_000 + "'": "runs",
 }
 
@@ -224,7 +230,7 @@ def test_a_cell_that_the_ledger_never_writes_is_refused_by_table(folder: Path, p
 )
 def test_a_fact_that_was_taken_out_or_moved_is_seen(folder: Path, past: Callable[..., None], statement: str) -> None:
     past(statement)
-    assert refused(folder) == (LedgerOutOfOrder(RUN, (1, 2, 3, 4, 5, 6)),)
+    assert refused(folder) == (LedgerOutOfOrder(RUN, (1, 2, 3, 4, 5, 6, 7)),)
     assert codes(folder) == Counter(["ReferenceBroken", "LedgerOutOfOrder"])
 
 
@@ -327,6 +333,20 @@ def test_a_sweep_that_was_changed_is_refused_and_found(folder: Path, past: Calla
 
 def test_a_verdict_under_another_run_and_a_sweep_of_none_are_found(folder: Path, past: Callable[..., None]) -> None:
     past(f"UPDATE verdicts SET run_id = '{'0' * 32}'", name=OBSERVATIONS_FILE)
-    assert codes(folder) == Counter(["VerdictOfAnotherRun"])
+    assert codes(folder) == Counter(["VerdictOfAnotherRun", "AgendaEntryMissing"])
     past(f"UPDATE sweeps SET run_id = '{'0' * 32}'", name=OBSERVATIONS_FILE)
-    assert codes(folder) == Counter(["SweepOfUnknownRun"])
+    assert codes(folder) == Counter(["SweepOfUnknownRun", "AgendaEntryMissing"])
+
+
+def test_an_open_run_that_the_agenda_passes_over_is_found_and_a_look_mends_it(folder: Path) -> None:
+    with SqliteStore.open(folder, create=False) as store:
+        recorded(store, desired("weekly"))
+        weekly = demand_id("weekly").run_id()
+        with closing(sqlite3.connect(folder / LEDGER_FILE)) as raw, raw:
+            raw.execute("DELETE FROM agenda")
+        (finding,) = store.check()
+        assert (finding.code, weekly in finding.what, weekly in finding.remedy) == ("AgendaEntryMissing", True, True)
+        store.record_sweep(weekly, "s2", b"{}", 1, 2)
+        store.record_verdict("s2", StoredVerdict("InProgress", False, 0, b"on its way"))
+        assert store.check() == ()
+        assert [each.run_id for each in store.list_runs(open_only=True)] == [weekly]

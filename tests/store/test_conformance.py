@@ -22,8 +22,10 @@ from countermark.run.attempts import (
 )
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
     AlreadyCommitted,
     AttemptIdentityTaken,
+    BelieveSource,
     Cancellation,
     Committed,
     ControlComposition,
@@ -35,6 +37,7 @@ from countermark.run.claims import (
     OutcomeWithoutIntent,
     PredecessorNotInGraph,
     RunCancelled,
+    SetAside,
     SnapshotStale,
     SuccessorExists,
     compose_control,
@@ -280,6 +283,53 @@ def test_cancelling_and_giving_up_are_said_once(store: Store) -> None:
     assert [entry.kind for entry in loaded(store).history] == ["claim", "abandonment", "cancellation"]
 
 
+def test_who_asked_for_a_claim_is_kept_with_it(store: Store) -> None:
+    recorded(store)
+    store.claim_start(RUN, 0, transition(), key(1), 2_000)
+    store.claim_start(RUN, 1, transition(InfrastructureRetry(key(1))), key(2), 3_000, by="ada\0\udcff" * 9_000)
+    first, second = loaded(store).history
+    assert (first.by, second.by[:5]) == ("", "ada\0\udcff")
+    assert second.by.endswith("more characters)")
+
+
+RULINGS = [SetAside(), BelieveSource("supervisor\0\udcff")]
+
+
+@pytest.mark.parametrize("ruling", RULINGS, ids=lambda ruling: type(ruling).__name__)
+def test_a_ruling_comes_back_and_erases_nothing(stores: Opener, ruling: SetAside | BelieveSource) -> None:
+    store = stores()
+    recorded(store)
+    won(store, 1)
+    ruled = Adjudication(key(1), ruling, ("one blocker\0", "another\udcff"), "ada", "I looked at n1", 5_000)
+    assert store.adjudicate(RUN, ruled) == Recorded(ruled)
+    assert store.adjudicate(RUN, replace(ruled, recorded_ms=6_000)) == Stands(ruled)
+    other = replace(ruled, reason="I looked again", recorded_ms=7_000)
+    assert store.adjudicate(RUN, other) == Recorded(other)
+    assert store.adjudicate(RUN, replace(ruled, attempt=key(2))) == Refused(NonEmpty(AttemptNotClaimed(key(2))))
+    assert store.adjudicate(ABSENT, ruled) == Refused(NonEmpty(RunUnknown(ABSENT)))
+    record = loaded(stores())
+    assert record.ledger.adjudications == (ruled, other)
+    assert [entry.kind for entry in record.history] == ["claim", "adjudication", "adjudication"]
+
+
+def test_a_wordy_ruling_loses_words_and_never_a_blocker(store: Store) -> None:
+    recorded(store)
+    won(store, 1)
+    blockers = ("b" * 9_000, "c")
+    ruled = store.adjudicate(RUN, Adjudication(key(1), SetAside(), blockers, "a" * 9_000, "r" * 9_000, 5_000))
+    assert isinstance(ruled, Recorded)
+    assert loaded(store).ledger.adjudications == (ruled.fact,)
+    assert ruled.fact.blockers == blockers
+    assert ruled.fact.by.endswith("more characters)") and ruled.fact.reason.endswith("more characters)")
+    too_much = Adjudication(key(1), BelieveSource("s" * 5_000), ("b" * FIELD_BYTES_MAX,), "ada", "", 6_000)
+    refused = store.adjudicate(RUN, too_much)
+    assert isinstance(refused, Refused)
+    assert [(type(each), getattr(each, "field", "")) for each in refused.defects] == [
+        (FieldUnwritable, "source"),
+        (FieldUnwritable, "blockers"),
+    ]
+
+
 def test_versions_count_the_facts_and_times_order_nothing(store: Store) -> None:
     recorded(store)
     first = won(store, 1)
@@ -401,9 +451,10 @@ def test_a_store_that_did_all_this_is_whole(store: Store) -> None:
     store.record_dispatch_outcome(intent, Dispatched("found it"), 5_000)
     won(store, 2, Resume(key(1), CheckpointIdentity(5, CHECKPOINT.digest)))
     store.abandon(RUN, key(2), "ada", 6_000)
+    store.adjudicate(RUN, Adjudication(key(2), SetAside(), ("b",), "ada", "it hangs", 6_500))
     store.cancel(RUN, "ada", 7_000)
     store.record_sweep(RUN, "s1", b"{}", 1, 2)
-    store.record_verdict("s1", StoredVerdict("Cancelled", True, 6, b"over"))
+    store.record_verdict("s1", StoredVerdict("Cancelled", True, 8, b"over"))
     assert store.check() == ()
-    assert loaded(store).ledger.version == 7
+    assert loaded(store).ledger.version == 8
     assert InitialAttempt() == loaded(store).ledger.claims[0].transition.cause

@@ -6,11 +6,14 @@ Rules kept here:
    true when it is inserted. How, is each database's affair (``_writing``).
 2. The answer is built before the commit and given after it.
 3. A transaction that decided not to write commits nothing.
+4. Whatever opens a run, or may, puts it on the agenda in the same transaction or before; it is taken out after the verdict that closed it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -19,6 +22,7 @@ from sqlalchemy import Connection, insert
 from countermark.run.attempts import AttemptKey
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
     Admissible,
     AlreadyCommitted,
     AttemptIdentityTaken,
@@ -45,6 +49,7 @@ from countermark.run.dispatch import (
     Insertable,
     OutcomeDefect,
     admit_abandonment,
+    admit_adjudication,
     admit_cancellation,
     admit_dispatch_intent,
     admit_dispatch_outcome,
@@ -69,8 +74,9 @@ from countermark.run.records import (
     SweepUnknown,
     bounded,
 )
-from countermark.store import ledger, rows, sweeps
+from countermark.store import agenda, ledger, rows, sweeps
 from countermark.store.interface import Finding, LoadDefect
+from countermark.store.material import Material
 from countermark.store.schema import runs
 from countermark.values import NonEmpty, Refused
 
@@ -119,6 +125,22 @@ class SqlStore(ABC):
         """A transaction that writes observations."""
 
     @abstractmethod
+    def _planning(self) -> AbstractContextManager[Connection]:
+        """A transaction that changes the agenda and nothing else."""
+
+    @abstractmethod
+    def _concluding(self, sweep_id: str, closed: bool) -> AbstractContextManager[tuple[Connection, Connection]]:
+        """The observations and the ledger, both for writing, with every other writer of the sweep's run excluded. Where they commit apart,
+        a closing verdict is recorded before the agenda changes, and any other one after it."""
+
+    @cached_property
+    def _material(self) -> Material:
+        return Material()
+
+    def _load(self, connection: Connection, run_id: str) -> RunRecord | Refused[LoadDefect]:
+        return ledger.load(connection, run_id, self._material.derive)
+
+    @abstractmethod
     def check(self) -> tuple[Finding, ...]: ...
 
     @abstractmethod
@@ -138,7 +160,7 @@ class SqlStore(ABC):
         columns = rows.context_columns(context)
         run_id = desired.demand.id.run_id()
         with self._writing(run_id) as connection:
-            standing = ledger.load(connection, run_id)
+            standing = self._load(connection, run_id)
             if isinstance(standing, RunRecord):
                 recorded = standing.ledger.desired.demand.work
                 if recorded != desired.demand.work:
@@ -149,21 +171,18 @@ class SqlStore(ABC):
             if isinstance(columns, tuple):
                 return Refused(NonEmpty(columns[0], columns[1:]))
             connection.execute(insert(runs), {**rows.desired_columns(desired), **columns, "created_ms": now_ms})
-            written = ledger.load(connection, run_id)
+            agenda.put(connection, run_id, now_ms)
+            written = self._load(connection, run_id)
         assert isinstance(written, RunRecord), f"a run that was just written cannot be read: {written}"
         return Recorded(written)
 
     def load_run(self, run_id: str) -> RunRecord | Refused[LoadDefect]:
         with self._reading() as connection:
-            return ledger.load(connection, run_id)
+            return self._load(connection, run_id)
 
     def list_runs(self, open_only: bool = False) -> tuple[RunSummary, ...]:
-        closed: dict[str, int] = {}
-        if open_only:
-            with self._observed() as connection:
-                closed = sweeps.closed_versions(connection)
         with self._reading() as connection:
-            return tuple(each for each in ledger.summaries(connection) if closed.get(each.run_id) != each.version)
+            return ledger.on_agenda(connection) if open_only else ledger.summaries(connection)
 
     def find_runs(self, prefix: str) -> tuple[RunSummary, ...]:
         with self._reading() as connection:
@@ -176,12 +195,12 @@ class SqlStore(ABC):
     # -------------------------------------------------------------------------------------------------------- control
 
     def claim_start(
-        self, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int
+        self, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str = ""
     ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
         if (wordy := NonEmpty.of(rows.unwritable_words("cause", *cause_parts(transition.cause)))) is not None:
             return Refused(wordy)
         with self._writing(run_id) as connection:
-            record = ledger.load(connection, run_id)
+            record = self._load(connection, run_id)
             if isinstance(record, Refused):
                 return record
             decision = admit_start_claim(record.ledger, snapshot, transition, candidate)
@@ -189,7 +208,8 @@ class SqlStore(ABC):
                 return decision
             if ledger.run_of_attempt(connection, candidate.nonce) is not None:
                 return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
-            ledger.append_claim(connection, run_id, decision.claim, now_ms)
+            ledger.append_claim(connection, run_id, decision.claim, now_ms, bounded(by))
+            agenda.put(connection, run_id, now_ms)
         return Committed(decision.claim)
 
     def record_dispatch_intent(
@@ -200,13 +220,14 @@ class SqlStore(ABC):
         intent = DispatchIntent(claim.attempt, launcher, host, now_ms)
         run_id = claim.transition.demand.run_id()
         with self._writing(run_id) as connection:
-            record = ledger.load(connection, run_id)
+            record = self._load(connection, run_id)
             if isinstance(record, Refused):
                 return record
             decision = admit_dispatch_intent(record.ledger, intent)
             if not isinstance(decision, Insertable):
                 return decision
             ledger.append_intent(connection, run_id, record.ledger.version + 1, intent)
+            agenda.put(connection, run_id, now_ms)
         return Recorded(intent)
 
     def record_dispatch_outcome(
@@ -218,25 +239,27 @@ class SqlStore(ABC):
         if run_id is None:
             return Refused(NonEmpty(AttemptNotClaimed(intent.attempt)))
         with self._writing(run_id) as connection:
-            record = ledger.load(connection, run_id)
+            record = self._load(connection, run_id)
             if isinstance(record, Refused):
                 return record
             decision = admit_dispatch_outcome(record.ledger, outcome)
             if not isinstance(decision, Insertable):
                 return decision
             ledger.append_outcome(connection, run_id, record.ledger.version + 1, outcome)
+            agenda.put(connection, run_id, now_ms)
         return Recorded(outcome)
 
     def cancel(self, run_id: str, by: str, now_ms: int) -> Recorded[Cancellation] | Stands[Cancellation] | Refused[LoadDefect]:
         cancellation = Cancellation(bounded(by), now_ms)
         with self._writing(run_id) as connection:
-            record = ledger.load(connection, run_id)
+            record = self._load(connection, run_id)
             if isinstance(record, Refused):
                 return record
             decision = admit_cancellation(record.ledger, cancellation)
             if not isinstance(decision, Insertable):
                 return decision
             ledger.append_cancellation(connection, run_id, record.ledger.version + 1, cancellation)
+            agenda.hurry(connection, run_id, now_ms)
         return Recorded(cancellation)
 
     def abandon(
@@ -244,14 +267,47 @@ class SqlStore(ABC):
     ) -> Recorded[Abandonment] | Stands[Abandonment] | Refused[AttemptNotClaimed | LoadDefect]:
         abandonment = Abandonment(attempt, bounded(by), now_ms)
         with self._writing(run_id) as connection:
-            record = ledger.load(connection, run_id)
+            record = self._load(connection, run_id)
             if isinstance(record, Refused):
                 return record
             decision = admit_abandonment(record.ledger, abandonment)
             if not isinstance(decision, Insertable):
                 return decision
             ledger.append_abandonment(connection, run_id, record.ledger.version + 1, abandonment)
+            agenda.hurry(connection, run_id, now_ms)
         return Recorded(abandonment)
+
+    def adjudicate(
+        self, run_id: str, adjudication: Adjudication
+    ) -> Recorded[Adjudication] | Stands[Adjudication] | Refused[AttemptNotClaimed | FieldUnwritable | LoadDefect]:
+        if (wordy := NonEmpty.of(rows.unwritable_adjudication(adjudication))) is not None:
+            return Refused(wordy)
+        kept = replace(adjudication, by=bounded(adjudication.by), reason=bounded(adjudication.reason))
+        with self._writing(run_id) as connection:
+            record = self._load(connection, run_id)
+            if isinstance(record, Refused):
+                return record
+            decision = admit_adjudication(record.ledger, kept)
+            if not isinstance(decision, Insertable):
+                return decision
+            ledger.append_adjudication(connection, run_id, record.ledger.version + 1, kept)
+            agenda.hurry(connection, run_id, kept.recorded_ms)
+        return Recorded(kept)
+
+    # --------------------------------------------------------------------------------------------------------- agenda
+
+    def take_due(self, now_ms: int, lease_ms: int, limit: int) -> tuple[RunSummary, ...]:
+        with self._planning() as connection:
+            taken = agenda.take(connection, now_ms, now_ms + lease_ms, limit)
+            return ledger.named(connection, taken) if taken else ()
+
+    def look_again(self, run_id: str, due_ms: int) -> None:
+        with self._planning() as connection:
+            agenda.set_due(connection, run_id, due_ms)
+
+    def next_due(self) -> int | None:
+        with self._reading() as connection:
+            return agenda.next_due(connection)
 
     # --------------------------------------------------------------------------------------------------- observations
 
@@ -293,15 +349,17 @@ class SqlStore(ABC):
     ) -> Recorded[StoredVerdict] | Stands[StoredVerdict] | Refused[SweepUnknown | FieldUnwritable]:
         if (too_large := _unwritable_document("verdict", verdict.text)) is not None:
             return too_large
-        with self._observing() as connection:
-            run_id = sweeps.run_of(connection, sweep_id)
+        with self._concluding(sweep_id, verdict.closed) as (observations, control):
+            run_id = sweeps.run_of(observations, sweep_id)
             if run_id is None:
                 return Refused(NonEmpty(SweepUnknown(sweep_id)))
-            standing = sweeps.concluded(connection, sweep_id)
-            if standing and standing[-1] == verdict:
-                return Stands(verdict)
-            sweeps.append_verdict(connection, run_id, sweep_id, verdict)
-        return Recorded(verdict)
+            standing = sweeps.concluded(observations, sweep_id)
+            stands = bool(standing) and standing[-1] == verdict
+            if not stands:
+                sweeps.append_verdict(observations, run_id, sweep_id, verdict)
+            if sweeps.newest_of(observations, run_id) == (sweep_id, verdict.closed, verdict.version):
+                agenda.follow(control, run_id, verdict.closed, verdict.version)
+        return Stands(verdict) if stands else Recorded(verdict)
 
     def verdicts(self, sweep_id: str) -> tuple[StoredVerdict, ...]:
         with self._observed() as connection:

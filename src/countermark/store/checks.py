@@ -9,18 +9,17 @@ Rules kept here:
 
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, MetaData, select
+from sqlalchemy import Connection, MetaData, func, select
 
 from countermark.run.records import (
     LedgerOutOfOrder,
     RowDefect,
     RowUnreadable,
     RunIdRowMismatch,
-    RunRecord,
     RunUnknown,
     SlotRowMismatch,
     SweepDamaged,
@@ -29,7 +28,8 @@ from countermark.run.records import (
 from countermark.store import ledger, sweeps
 from countermark.store.interface import Finding
 from countermark.store.ledger import fetch
-from countermark.store.rows import BadCell, text_of
+from countermark.store.rows import BadCell, int_of, text_of
+from countermark.store.schema import agenda as agenda_table
 from countermark.store.schema import facts as facts_table
 from countermark.store.schema import runs, sqlite_script
 from countermark.store.schema import sweeps as sweeps_table
@@ -120,21 +120,22 @@ def _run_what(defect: RunUnknown | RowDefect) -> str:
             return f"the facts of run {run} are numbered {', '.join(map(str, versions[:20])) or 'not at all'}"
 
 
-def run_findings(connection: Connection, path: Path) -> Iterator[Finding]:
-    """Every run read and derived again."""
-    where = str(path)
+def refused_runs(connection: Connection) -> dict[str, tuple[RunUnknown | RowDefect, ...]]:
+    """Every run read and derived again: those that are refused, and why."""
     named = fetch(connection, select(runs.c.run_id).union(select(facts_table.c.run_id)).order_by("run_id"))
-    for row in named:
-        record = ledger.load(connection, text_of(row, "run_id"))
-        if isinstance(record, RunRecord):
-            continue
-        for defect in record.defects:
+    records = ((run_id, ledger.load(connection, run_id)) for run_id in (text_of(row, "run_id") for row in named))
+    return {run_id: tuple(record.defects) for run_id, record in records if isinstance(record, Refused)}
+
+
+def run_findings(refused: Mapping[str, tuple[RunUnknown | RowDefect, ...]], where: str) -> Iterator[Finding]:
+    """What ``refused_runs`` found."""
+    for defects in refused.values():
+        for defect in defects:
             yield Finding(type(defect).__name__, where, _run_what(defect), _TAMPERED)
 
 
-def sweep_findings(connection: Connection, observations: Connection, path: Path) -> Iterator[Finding]:
+def sweep_findings(connection: Connection, observations: Connection, where: str) -> Iterator[Finding]:
     """Every sweep's digest, and that its run is recorded. A ledger keeps what observations say, not the other way round."""
-    where = str(path)
     recorded = {text_of(row, "run_id") for row in fetch(connection, select(runs.c.run_id))}
     for row in fetch(observations, select(sweeps_table.c.sweep_id, sweeps_table.c.run_id).order_by(sweeps_table.c.ordinal)):
         sweep_id, run_id = str(row["sweep_id"]), str(row["run_id"])
@@ -156,3 +157,19 @@ def sweep_findings(connection: Connection, observations: Connection, path: Path)
 def _sweep_finding(defect: SweepDamaged, where: str) -> Finding:
     what = f"sweep {defect.sweep} was recorded with {defect.recorded} and now has {defect.found}"
     return Finding("SweepDamaged", where, what, _RESTORE)
+
+
+def missing_from_agenda(connection: Connection, observations: Connection) -> frozenset[str]:
+    """The runs that no verdict closed at their version and that the agenda passes over."""
+    version = select(func.count()).where(facts_table.c.run_id == runs.c.run_id).scalar_subquery().label("version")
+    passed_over = select(runs.c.run_id, version).where(runs.c.run_id.not_in(select(agenda_table.c.run_id)))
+    closed = sweeps.closed_versions(observations)
+    found = ((text_of(row, "run_id"), int_of(row, "version")) for row in fetch(connection, passed_over))
+    return frozenset(run_id for run_id, counted in found if closed.get(run_id) != counted)
+
+
+def agenda_findings(missing: frozenset[str], where: str) -> Iterator[Finding]:
+    """What ``missing_from_agenda`` found."""
+    for run_id in sorted(missing):
+        what = f"run {run_id} may be open and is not on the agenda: looking at all open runs passes it over"
+        yield Finding("AgendaEntryMissing", where, what, f"look at it once: countermark reconcile {run_id}")

@@ -66,7 +66,7 @@ class StoreOfAnotherVersion:
     def remedy(self) -> str:
         if self.found > self.supported:
             return "use the countermark release that wrote it, or a later one; the store was not touched"
-        return "use the countermark release that wrote it; this one reads no older schema, and the store was not touched"
+        return "stop every countermark process on it, then: countermark store migrate (nothing is lost; the store was not touched)"
 
 
 @final
@@ -190,6 +190,20 @@ class StoreBroken:
         return "look at the disk (dmesg, df, quota), then repeat the command: whether the last fact was written shows when it is read again"
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class StoreAddressUnknown:
+    """The address names no kind of store that there is."""
+
+    where: str
+
+    def what(self) -> str:
+        return "this address names no kind of store"
+
+    def remedy(self) -> str:
+        return "name a folder as sqlite:///PATH or a database as postgresql://USER@HOST/DATABASE"
+
+
 StoreFailure = (
     StoreMissing
     | StoreIncomplete
@@ -203,6 +217,7 @@ StoreFailure = (
     | StoreUnplaced
     | StoreDamaged
     | StoreBroken
+    | StoreAddressUnknown
 )
 
 

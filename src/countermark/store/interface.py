@@ -16,6 +16,7 @@ from typing import Protocol, Self, final
 from countermark.run.attempts import AttemptKey
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
     AlreadyCommitted,
     Cancellation,
     ClaimDefect,
@@ -81,7 +82,9 @@ class Store(Protocol):
         ...
 
     def list_runs(self, open_only: bool = False) -> tuple[RunSummary, ...]:
-        """The runs, oldest record first; ``open_only`` leaves out those whose latest verdict is closed and still at their version."""
+        """The runs, oldest record first; ``open_only`` gives those on the agenda: every run but those whose latest verdict is closed and
+        still at their version. (A process that ended between a closing verdict and the agenda leaves an entry: one more look, never a lost
+        run.)"""
         ...
 
     def find_runs(self, prefix: str) -> tuple[RunSummary, ...]:
@@ -93,8 +96,10 @@ class Store(Protocol):
         ...
 
     def claim_start(
-        self, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int
-    ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]: ...
+        self, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str = ""
+    ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
+        """``by``: the person who asked for this start; empty where a controller starts by itself."""
+        ...
 
     def record_dispatch_intent(
         self, claim: ExecutionClaim, launcher: Launcher, host: str, now_ms: int
@@ -114,6 +119,27 @@ class Store(Protocol):
         self, run_id: str, attempt: AttemptKey, by: str, now_ms: int
     ) -> Recorded[Abandonment] | Stands[Abandonment] | Refused[AttemptNotClaimed | LoadDefect]: ...
 
+    def adjudicate(
+        self, run_id: str, adjudication: Adjudication
+    ) -> Recorded[Adjudication] | Stands[Adjudication] | Refused[AttemptNotClaimed | FieldUnwritable | LoadDefect]:
+        """A person's ruling on blockers of an attempt; wordy reasons are cut, the blockers' texts never."""
+        ...
+
+    def take_due(self, now_ms: int, lease_ms: int, limit: int) -> tuple[RunSummary, ...]:
+        """At most ``limit`` runs of the agenda that are due, the longest due first, each given to one caller and due again in ``lease_ms``.
+
+        The lease saves two controllers from looking at one run. It excludes nothing: a claim's slot does.
+        """
+        ...
+
+    def look_again(self, run_id: str, due_ms: int) -> None:
+        """When the run is to be looked at next; says nothing about a run that is not on the agenda."""
+        ...
+
+    def next_due(self) -> int | None:
+        """The earliest time at which a run of the agenda is due (milliseconds UTC); None when no run is open."""
+        ...
+
     def record_sweep(
         self, run_id: str, sweep_id: str, document: bytes, started_ms: int, ended_ms: int
     ) -> Recorded[StoredSweep] | Stands[StoredSweep] | Refused[RunUnknown | SweepIdTaken | SweepDamaged | FieldUnwritable]: ...
@@ -131,7 +157,8 @@ class Store(Protocol):
     def record_verdict(
         self, sweep_id: str, verdict: StoredVerdict
     ) -> Recorded[StoredVerdict] | Stands[StoredVerdict] | Refused[SweepUnknown | FieldUnwritable]:
-        """Keep what was concluded; the same conclusion twice in a row is kept once."""
+        """Keep what was concluded; the same conclusion twice in a row is kept once. A closing one takes the run off the agenda when the run
+        is still at its version, any other has it there."""
         ...
 
     def verdicts(self, sweep_id: str) -> tuple[StoredVerdict, ...]:

@@ -6,15 +6,16 @@ Rules kept here:
 2. A fact is appended together with its line in ``facts``, under the version that the admission decided on.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar, final
 
-from sqlalchemy import Connection, Executable, Table, exists, func, insert, select
+from sqlalchemy import Connection, Executable, Table, bindparam, exists, func, insert, select
 
 from countermark.run.attempts import AttemptKey, Nonce, predecessor_of
 from countermark.run.claims import (
     Abandonment,
+    Adjudication,
     Cancellation,
     DispatchIntent,
     DispatchOutcome,
@@ -37,8 +38,22 @@ from countermark.run.records import (
     SlotRowMismatch,
 )
 from countermark.store import rows
+from countermark.store.control_rows import ControlRows, control_rows
+from countermark.store.material import Followed, derive
 from countermark.store.rows import BadCell, Row, int_of, text_of
-from countermark.store.schema import FACT_TABLES, abandonments, cancellations, claims, facts, intents, outcomes, runs
+from countermark.store.schema import (
+    FACT_TABLES,
+    abandonments,
+    adjudications,
+    agenda,
+    cancellations,
+    claims,
+    facts,
+    intents,
+    outcomes,
+    runs,
+)
+from countermark.store.statements import Statement
 from countermark.values import NonEmpty, Refused
 
 T = TypeVar("T")
@@ -59,9 +74,10 @@ class _Reading:
 
     run_id: str
     desired: TrainingRunDesired
-    connection: Connection
+    told: ControlRows
     times: dict[int, int] = field(default_factory=dict[int, int])
     kinds: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    claimants: dict[int, str] = field(default_factory=dict[int, str])
     defects: list[RowDefect] = field(default_factory=list[RowDefect])
 
     def key(self, row: Row) -> AttemptKey:
@@ -70,7 +86,7 @@ class _Reading:
     def each(self, kind: FactKind, table: Table, read: Callable[[Row, int], T]) -> tuple[T, ...]:
         """The facts of one kind in the order of their versions; rows that cannot be read become defects."""
         found: list[T] = []
-        for row in fetch(self.connection, select(table).where(table.c.run_id == self.run_id).order_by(table.c.version)):
+        for row in self.told[table.name]:
             try:
                 version = int_of(row, "version")
                 self.kinds.append((version, kind))
@@ -88,6 +104,8 @@ class _Reading:
         before = predecessor_of(transition.cause)
         if row["predecessor"] != (None if before is None else before.nonce.hex):
             raise BadCell("predecessor is not the one that the cause names")
+        if row["said_by"] is not None:
+            self.claimants[version] = rows.word_of(row, "said_by")
         return ExecutionClaim(transition, self.key(row), version)
 
     def intent(self, row: Row, version: int) -> DispatchIntent:
@@ -102,9 +120,12 @@ class _Reading:
     def abandonment(self, row: Row, version: int) -> Abandonment:
         return Abandonment(self.key(row), rows.word_of(row, "said_by"), self.times.get(version, 0))
 
+    def adjudication(self, row: Row, version: int) -> Adjudication:
+        return rows.adjudication_of(row, self.key(row), self.times.get(version, 0))
+
     def history(self) -> tuple[LedgerEntry, ...]:
         entries: list[LedgerEntry] = []
-        for row in fetch(self.connection, select(facts).where(facts.c.run_id == self.run_id).order_by(facts.c.version)):
+        for row in self.told[facts.name]:
             try:
                 entries.append(LedgerEntry(int_of(row, "version"), rows.kind_of(row), int_of(row, "recorded_ms")))
             except BadCell as error:
@@ -113,16 +134,19 @@ class _Reading:
         return tuple(entries)
 
 
-def load(connection: Connection, run_id: str) -> RunRecord | Refused[RunUnknown | RowDefect]:
-    """The run with everything that is recorded about it, or every row that is refused."""
-    found = fetch(connection, select(runs).where(runs.c.run_id == run_id))
+_RUN: Final = Statement(select(runs).where(runs.c.run_id == bindparam("run_id")))
+
+
+def load(connection: Connection, run_id: str, follows: Callable[[Row], Followed] = derive) -> RunRecord | Refused[RunUnknown | RowDefect]:
+    """The run with everything that is recorded about it, or every row that is refused. ``follows`` tells what follows from the run's row."""
+    found = _RUN.rows(connection, run_id=run_id)
     if not found:
         return Refused(NonEmpty(RunUnknown(run_id)))
-    desired, context = rows.desired_of(found[0]), rows.context_of(found[0])
+    desired, context = follows(found[0])
     if isinstance(desired, Refused):
         more = (context,) if isinstance(context, RowUnreadable) else ()
         return Refused(NonEmpty(desired.defects.first, (*desired.defects.more, *more)))
-    reading = _Reading(run_id, desired, connection)
+    reading = _Reading(run_id, desired, control_rows(connection, run_id))
     history = reading.history()
     ledger = RunLedger(
         desired,
@@ -132,6 +156,7 @@ def load(connection: Connection, run_id: str) -> RunRecord | Refused[RunUnknown 
         reading.each("outcome", outcomes, reading.outcome),
         reading.each("cancellation", cancellations, reading.cancellation),
         reading.each("abandonment", abandonments, reading.abandonment),
+        reading.each("adjudication", adjudications, reading.adjudication),
     )
     defects = reading.defects
     versions = tuple(entry.version for entry in history)
@@ -142,7 +167,8 @@ def load(connection: Connection, run_id: str) -> RunRecord | Refused[RunUnknown 
     if (refused := NonEmpty.of(defects)) is not None:
         return Refused(refused)
     assert not isinstance(context, RowUnreadable)
-    return RunRecord(run_id, ledger, context, int_of(found[0], "created_ms"), history)
+    told = tuple(replace(entry, by=reading.claimants.get(entry.version, "")) for entry in history)
+    return RunRecord(run_id, ledger, context, int_of(found[0], "created_ms"), told)
 
 
 def _begins(column: Any, prefix: str) -> Any:
@@ -150,12 +176,11 @@ def _begins(column: Any, prefix: str) -> Any:
     return (column >= prefix) & (column < prefix + "g")
 
 
-def summaries(connection: Connection, prefix: str = "") -> tuple[RunSummary, ...]:
-    """The runs whose id begins with ``prefix``, by time of creation. Raises ``BadCell``."""
+def _summaries(connection: Connection, which: Any) -> tuple[RunSummary, ...]:
     version = select(func.count()).where(facts.c.run_id == runs.c.run_id).scalar_subquery().label("version")
     cancelled = exists(select(1).where(cancellations.c.run_id == runs.c.run_id)).label("cancelled")
     columns = (runs.c.run_id, runs.c.requester, runs.c.request, runs.c.recipe_name, runs.c.created_ms, version, cancelled)
-    query = select(*columns).where(_begins(runs.c.run_id, prefix)).order_by(runs.c.created_ms, runs.c.run_id)
+    query = select(*columns).where(which).order_by(runs.c.created_ms, runs.c.run_id)
     return tuple(
         RunSummary(
             text_of(row, "run_id"),
@@ -169,6 +194,33 @@ def summaries(connection: Connection, prefix: str = "") -> tuple[RunSummary, ...
     )
 
 
+def summaries(connection: Connection, prefix: str = "") -> tuple[RunSummary, ...]:
+    """The runs whose id begins with ``prefix``, by time of creation. Raises ``BadCell``."""
+    return _summaries(connection, _begins(runs.c.run_id, prefix))
+
+
+def on_agenda(connection: Connection) -> tuple[RunSummary, ...]:
+    """The runs that may be open, by time of creation. Raises ``BadCell``."""
+    return _summaries(connection, runs.c.run_id.in_(select(agenda.c.run_id)))
+
+
+def named(connection: Connection, run_ids: Sequence[str]) -> tuple[RunSummary, ...]:
+    """The runs of these ids, in their order. Raises ``BadCell``."""
+    found = {each.run_id: each for each in _summaries(connection, runs.c.run_id.in_(run_ids))}
+    return tuple(found[run_id] for run_id in run_ids)
+
+
+_VERSION: Final = Statement(select(func.count().label("version")).where(facts.c.run_id == bindparam("run_id")))
+_OF_ATTEMPT: Final = Statement(select(claims.c.run_id).where(claims.c.nonce == bindparam("nonce")))
+_RECORDED: Final = Statement(select(runs.c.run_id).where(runs.c.run_id == bindparam("run_id")))
+
+
+def version_of(connection: Connection, run_id: str) -> int:
+    """The number of control facts of a run."""
+    (row,) = _VERSION.rows(connection, run_id=run_id)
+    return int_of(row, "version")
+
+
 def attempts(connection: Connection, prefix: str) -> tuple[AttemptFound, ...]:
     """The claimed attempts whose nonce begins with ``prefix``, by nonce. Raises ``BadCell``."""
     query = select(claims.c.run_id, claims.c.nonce).where(_begins(claims.c.nonce, prefix)).order_by(claims.c.nonce)
@@ -177,30 +229,35 @@ def attempts(connection: Connection, prefix: str) -> tuple[AttemptFound, ...]:
 
 def run_of_attempt(connection: Connection, attempt: Nonce) -> str | None:
     """The run that claimed an attempt of this nonce, if any."""
-    found = fetch(connection, select(claims.c.run_id).where(claims.c.nonce == attempt.hex))
+    found = _OF_ATTEMPT.rows(connection, nonce=attempt.hex)
     return text_of(found[0], "run_id") if found else None
 
 
 def is_recorded(connection: Connection, run_id: str) -> bool:
     """Whether a run of this id is recorded."""
-    return bool(fetch(connection, select(runs.c.run_id).where(runs.c.run_id == run_id)))
+    return bool(_RECORDED.rows(connection, run_id=run_id))
 
 
 # ---------------------------------------------------------------------------------------------------------- appending
 
 
+_FACT: Final = Statement(insert(facts))
+_OF_KIND: Final = {kind: Statement(insert(table)) for kind, table in FACT_TABLES.items()}
+
+
 def _append(connection: Connection, kind: FactKind, run_id: str, version: int, now_ms: int, columns: Mapping[str, object]) -> None:
-    connection.execute(insert(facts), {"run_id": run_id, "version": version, "kind": kind, "recorded_ms": now_ms})
-    connection.execute(insert(FACT_TABLES[kind]), {"run_id": run_id, "version": version, **columns})
+    _FACT.run(connection, run_id=run_id, version=version, kind=kind, recorded_ms=now_ms)
+    _OF_KIND[kind].run(connection, run_id=run_id, version=version, **columns)
 
 
-def append_claim(connection: Connection, run_id: str, claim: ExecutionClaim, now_ms: int) -> None:
+def append_claim(connection: Connection, run_id: str, claim: ExecutionClaim, now_ms: int, by: str = "") -> None:
     before = predecessor_of(claim.transition.cause)
     columns = {
         "slot": claim.transition.slot().hex,
         "nonce": claim.attempt.nonce.hex,
         "cause": rows.to_json(cause_parts(claim.transition.cause)),
         "predecessor": None if before is None else before.nonce.hex,
+        "said_by": rows.to_json(by) if by else None,
     }
     _append(connection, "claim", run_id, claim.version, now_ms, columns)
 
@@ -223,3 +280,16 @@ def append_cancellation(connection: Connection, run_id: str, version: int, cance
 def append_abandonment(connection: Connection, run_id: str, version: int, abandonment: Abandonment) -> None:
     columns = {"nonce": abandonment.attempt.nonce.hex, "said_by": rows.to_json(abandonment.by)}
     _append(connection, "abandonment", run_id, version, abandonment.recorded_ms, columns)
+
+
+def append_adjudication(connection: Connection, run_id: str, version: int, adjudication: Adjudication) -> None:
+    ruling, source = rows.ruling_columns(adjudication.ruling)
+    columns = {
+        "nonce": adjudication.attempt.nonce.hex,
+        "ruling": ruling,
+        "source": source,
+        "blockers": rows.to_json(adjudication.blockers),
+        "said_by": rows.to_json(adjudication.by),
+        "reason": rows.to_json(adjudication.reason),
+    }
+    _append(connection, "adjudication", run_id, version, adjudication.recorded_ms, columns)

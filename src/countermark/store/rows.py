@@ -25,7 +25,17 @@ from countermark.run.attempts import (
     RequestedReexecution,
     Resume,
 )
-from countermark.run.claims import Dispatched, DispatchRefused, DispatchUnknown, Launcher, LaunchResult
+from countermark.run.claims import (
+    Adjudication,
+    BelieveSource,
+    Dispatched,
+    DispatchRefused,
+    DispatchUnknown,
+    Launcher,
+    LaunchResult,
+    Ruling,
+    SetAside,
+)
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, recall_demand
 from countermark.run.records import (
     FIELD_BYTES_MAX,
@@ -346,3 +356,37 @@ def result_columns(result: LaunchResult) -> tuple[str, str]:
 def result_of(row: Row) -> LaunchResult:
     """A launcher's answer."""
     return one_of(_RESULTS, row, "result")(word_of(row, "detail"))
+
+
+def ruling_columns(ruling: Ruling) -> tuple[str, str | None]:
+    """A ruling as its kind and the source that it believes, if any."""
+    match ruling:
+        case SetAside():
+            return "set_aside", None
+        case BelieveSource(source):
+            return "believe_source", to_json(source)
+
+
+def _ruling(row: Row) -> Ruling:
+    word, believes = text_of(row, "ruling"), row["source"] is not None
+    if (word, believes) == ("set_aside", False):
+        return SetAside()
+    if (word, believes) == ("believe_source", True):
+        return BelieveSource(word_of(row, "source"))
+    raise BadCell(f"ruling {shown(word)} and source do not go together")
+
+
+def adjudication_of(row: Row, attempt: AttemptKey, recorded_ms: int) -> Adjudication:
+    """A person's ruling."""
+    return Adjudication(attempt, _ruling(row), words_of(row, "blockers"), word_of(row, "said_by"), word_of(row, "reason"), recorded_ms)
+
+
+def unwritable_adjudication(adjudication: Adjudication) -> tuple[FieldUnwritable, ...]:
+    """What of a ruling is too long to be kept. The blockers that it settles are never cut: a cut text would settle nothing."""
+    source = adjudication.ruling.source if isinstance(adjudication.ruling, BelieveSource) else ""
+    size = len(to_json(adjudication.blockers))
+    why = f"they take {size} bytes, and {FIELD_BYTES_MAX} are the most"
+    return (
+        *unwritable_words("source", source),
+        *((FieldUnwritable("blockers", why),) if size > FIELD_BYTES_MAX else ()),
+    )

@@ -2,7 +2,8 @@
 
 Rules kept here:
 
-1. Append-only: on every table, triggers refuse UPDATE, DELETE and an INSERT that would replace a row.
+1. Append-only: on every table of recorded things, triggers refuse UPDATE, DELETE and an INSERT that would replace a row. ``agenda`` alone
+   is derived from them and changes (docs/decisions/0011-the-agenda-is-derived.md).
 2. A slot, an attempt's nonce, and a predecessor are each used once, by unique indices: a mistake above cannot commit a double.
 3. A run's version is the number of its rows in ``facts``; nothing stores it to be changed. Every control fact has one row there, whose
    primary key (run, version) makes two writers of the same version collide.
@@ -29,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 #: The version of the schema that this program reads and writes.
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 #: Marks an SQLite file as ours: "CMRK".
 APPLICATION_ID: Final = 0x434D524B
 
@@ -87,7 +88,7 @@ facts: Final = Table(
     Column("kind", Text, nullable=False),
     Column("recorded_ms", _Count, nullable=False),
     CheckConstraint("version >= 1", name="versions_begin_at_1"),
-    CheckConstraint("kind IN ('claim', 'intent', 'outcome', 'cancellation', 'abandonment')", name="kind_is_known"),
+    CheckConstraint("kind IN ('claim', 'intent', 'outcome', 'cancellation', 'abandonment', 'adjudication')", name="kind_is_known"),
     sqlite_strict=True,
     sqlite_with_rowid=False,
 )
@@ -110,6 +111,7 @@ claims: Final = Table(
     Column("nonce", Text, nullable=False),
     Column("cause", Text, nullable=False),
     Column("predecessor", Text),
+    Column("said_by", Text),
     UniqueConstraint("slot"),
     UniqueConstraint("nonce"),
     UniqueConstraint("run_id", "nonce"),
@@ -179,8 +181,47 @@ abandonments: Final = Table(
     sqlite_strict=True,
 )
 
+adjudications: Final = Table(
+    "adjudications",
+    LEDGER,
+    Column("run_id", Text, primary_key=True),
+    Column("version", _Count, primary_key=True, autoincrement=False),
+    Column("nonce", Text, nullable=False),
+    Column("ruling", Text, nullable=False),
+    Column("source", Text),
+    Column("blockers", Text, nullable=False),
+    Column("said_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    _fact_key(),
+    _of_claim("nonce"),
+    CheckConstraint("ruling IN ('set_aside', 'believe_source')", name="ruling_is_known"),
+    CheckConstraint("(ruling = 'believe_source') = (source IS NOT NULL)", name="a_source_is_what_is_believed"),
+    sqlite_strict=True,
+)
+
 #: The table of each kind of control fact.
-FACT_TABLES: Final = {"claim": claims, "intent": intents, "outcome": outcomes, "cancellation": cancellations, "abandonment": abandonments}
+FACT_TABLES: Final = {
+    "claim": claims,
+    "intent": intents,
+    "outcome": outcomes,
+    "cancellation": cancellations,
+    "abandonment": abandonments,
+    "adjudication": adjudications,
+}
+
+#: A row for each run that may be open, and when it is to be looked at next. Derived from what is recorded, and the one table that changes.
+agenda: Final = Table(
+    "agenda",
+    LEDGER,
+    Column("run_id", Text, ForeignKey("runs.run_id"), primary_key=True),
+    Column("due_ms", _Count, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+Index("agenda_by_time", agenda.c.due_ms, agenda.c.run_id)
+
+#: The tables whose rows are changed and taken out again.
+DERIVED: Final = frozenset({agenda})
 
 OBSERVATIONS: Final = MetaData()
 
@@ -251,5 +292,5 @@ def sqlite_script(metadata: MetaData) -> tuple[str, ...]:
         statements.extend(
             str(CreateIndex(index).compile(dialect=dialect)) for index in sorted(table.indexes, key=lambda each: str(each.name))
         )
-        statements.extend(_sqlite_triggers(table))
+        statements.extend(() if table in DERIVED else _sqlite_triggers(table))
     return tuple(statements)

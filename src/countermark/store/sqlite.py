@@ -13,7 +13,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Literal, Self, final
 from urllib.parse import quote
@@ -99,9 +99,17 @@ class _Database:
             raise StoreError(StoreDamaged(str(self.path), "the file was moved, replaced or removed while it was open"))
 
     @contextmanager
-    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Generator[Connection, None, None]:
-        """One transaction, committed when the block ends without an exception."""
-        with translated(self.path, self.wait_s), self.engine.connect() as connection:
+    def _lightly(self, connection: Connection) -> Generator[None, None, None]:
+        connection.exec_driver_sql("PRAGMA synchronous=NORMAL")
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql(f"PRAGMA synchronous={self._synchronous}")
+
+    @contextmanager
+    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"], hint: bool = False) -> Generator[Connection, None, None]:
+        """One transaction, committed when the block ends without an exception. A ``hint`` may be lost with the power."""
+        with translated(self.path, self.wait_s), self.engine.connect() as connection, self._lightly(connection) if hint else nullcontext():
             connection.exec_driver_sql(begin)
             try:
                 self._still_there()
@@ -234,15 +242,44 @@ class SqliteStore(SqlStore):
         with _turn(self.folder, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
+    @contextmanager
+    def _planning(self) -> Generator[Connection, None, None]:
+        self._own()
+        with _turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE", hint=True) as connection:
+            yield connection
+
+    @contextmanager
+    def _concluding(self, sweep_id: str, closed: bool) -> Generator[tuple[Connection, Connection], None, None]:
+        """The ticket is one for both files, so it excludes every other writer until both have committed, the inner one first."""
+        self._own()
+        observations = self._observations.transaction("BEGIN IMMEDIATE")
+        ledger = self._ledger.transaction("BEGIN IMMEDIATE", hint=closed)
+        with _turn(self.folder, self._wait_s):
+            if closed:
+                with ledger as control, observations as observed:
+                    yield observed, control
+            else:
+                with observations as observed, ledger as control:
+                    yield observed, control
+
     def check(self) -> tuple[Finding, ...]:
-        with self._reading() as ledger, self._observed() as observations:
-            return (
-                # Read first: a snapshot begins with its first read, and a run is recorded before its sweeps.
-                *checks.database_findings(observations, self._observations.path, OBSERVATIONS),
-                *checks.database_findings(ledger, self._ledger.path, LEDGER),
-                *checks.run_findings(ledger, self._ledger.path),
-                *checks.sweep_findings(ledger, observations, self._observations.path),
+        ledger, observations = str(self._ledger.path), str(self._observations.path)
+        with self._reading() as control, self._observed() as observed:
+            # Read first: a snapshot begins with its first read, and a run is recorded before its sweeps.
+            first = tuple(checks.database_findings(observed, self._observations.path, OBSERVATIONS))
+            refused = checks.refused_runs(control)
+            found = (
+                *first,
+                *checks.database_findings(control, self._ledger.path, LEDGER),
+                *checks.run_findings(refused, ledger),
+                *checks.sweep_findings(control, observed, observations),
             )
+            missing = checks.missing_from_agenda(control, observed) - refused.keys()
+        if missing:
+            # A run may have been closed between the two snapshots: looked at once more, while nobody writes.
+            with _turn(self.folder, self._wait_s), self._reading() as control, self._observed() as observed:
+                missing &= checks.missing_from_agenda(control, observed)
+        return (*found, *checks.agenda_findings(missing, ledger))
 
     def close(self) -> None:
         self._ledger.engine.dispose()

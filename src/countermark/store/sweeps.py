@@ -75,6 +75,13 @@ def append_verdict(connection: Connection, run_id: str, sweep_id: str, verdict: 
     connection.execute(insert(verdicts), columns)
 
 
+def newest_of(connection: Connection, run_id: str) -> tuple[str, bool, int] | None:
+    """Of the run's latest verdict: its sweep, whether it closed the run, and at which version."""
+    query = select(verdicts).where(verdicts.c.run_id == run_id).order_by(verdicts.c.ordinal.desc()).limit(1)
+    found = fetch(connection, query)
+    return (text_of(found[0], "sweep_id"), bool(int_of(found[0], "closed")), int_of(found[0], "version")) if found else None
+
+
 def closed_versions(connection: Connection) -> dict[str, int]:
     """The runs whose latest verdict closed them, with the version at which it did."""
     newest = select(func.max(verdicts.c.ordinal)).group_by(verdicts.c.run_id)

@@ -1,0 +1,71 @@
+"""The runs that may be open, and when each is to be looked at next, inside a transaction that the caller holds.
+
+Rules kept here:
+
+1. The agenda is derived and proves nothing: an entry too many costs one look. An entry too few would lose a run, so an entry is put in the
+   transaction that records a fact, and taken out only behind a verdict that closed the run at the version it has now.
+2. An entry handed out is hidden for a while, so that controllers do not look at the same run; who claims it is decided by the slot alone.
+"""
+
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from countermark.store.ledger import fetch, is_recorded, version_of
+from countermark.store.rows import int_of, text_of
+from countermark.store.schema import agenda
+from countermark.store.statements import Statement
+
+_ENTRY: Final = Statement(select(agenda.c.run_id).where(agenda.c.run_id == bindparam("run_id")))
+_PUT: Final = Statement(insert(agenda))
+
+
+def _has(connection: Connection, run_id: str) -> bool:
+    return bool(_ENTRY.rows(connection, run_id=run_id))
+
+
+def put(connection: Connection, run_id: str, due_ms: int) -> None:
+    """Have the run on the agenda; an entry that is there keeps its time. The caller holds the run."""
+    if not _has(connection, run_id):
+        _PUT.run(connection, run_id=run_id, due_ms=due_ms)
+
+
+def hurry(connection: Connection, run_id: str, due_ms: int) -> None:
+    """Have the run on the agenda, and looked at no later than ``due_ms``: a person said something. The caller holds the run."""
+    put(connection, run_id, due_ms)
+    connection.execute(update(agenda).where(agenda.c.run_id == run_id, agenda.c.due_ms > due_ms).values(due_ms=due_ms))
+
+
+def close(connection: Connection, run_id: str, version: int) -> None:
+    """Take the run out when ``version`` is still its own. The caller holds the run."""
+    if version_of(connection, run_id) == version:
+        connection.execute(delete(agenda).where(agenda.c.run_id == run_id))
+
+
+def set_due(connection: Connection, run_id: str, due_ms: int) -> None:
+    """When the run is to be looked at next; a run that is not on the agenda stays off it."""
+    connection.execute(update(agenda).where(agenda.c.run_id == run_id).values(due_ms=due_ms))
+
+
+def take(connection: Connection, now_ms: int, until_ms: int, limit: int) -> tuple[str, ...]:
+    """At most ``limit`` runs that are due, the longest due first, now hidden until ``until_ms``. Entries that another transaction is taking
+    are passed over (where the database locks rows; elsewhere the transaction is alone)."""
+    due = select(agenda.c.run_id).where(agenda.c.due_ms <= now_ms).order_by(agenda.c.due_ms, agenda.c.run_id).limit(limit)
+    taken = tuple(text_of(row, "run_id") for row in fetch(connection, due.with_for_update(skip_locked=True)))
+    if taken:
+        connection.execute(update(agenda).where(agenda.c.run_id.in_(taken)).values(due_ms=until_ms))
+    return taken
+
+
+def next_due(connection: Connection) -> int | None:
+    """The earliest time at which a run is due; None when the agenda is empty."""
+    (row,) = fetch(connection, select(func.min(agenda.c.due_ms).label("due_ms")))
+    return None if row["due_ms"] is None else int_of(row, "due_ms")
+
+
+def follow(connection: Connection, run_id: str, closed: bool, version: int) -> None:
+    """What the run's newest verdict, made at ``version``, means for the agenda. The caller holds the run."""
+    if closed:
+        close(connection, run_id, version)
+    elif is_recorded(connection, run_id):
+        put(connection, run_id, 0)
