@@ -98,6 +98,7 @@ CALLS: Final = (
     (("retry", "RUN"), 1),
     (("reexecute", "RUN"), 1),
     (("abandon", "RUN"), 1),
+    (("adjudicate", "RUN", "--set-aside", "--reason", "torn"), 0),
     (("cancel", "RUN", "--no-wait"), 0),
     (("status",), 0),
     (("status", "RUN"), None),
@@ -145,6 +146,7 @@ def allowed(name: str, what: str) -> bool:
     """Fields that a document of a command may be without, as the schema says on purpose."""
     return what in {
         "run": ("without waited",),
+        "adjudicate": ("without waited",),
         "cancel": ("without waited",),
         "checkpoint-inspect": (
             "without publicationWhy", "without digest", "without attempt", "without workKey", "without microBatches",

@@ -6,11 +6,14 @@ tests.scenarios.notation`` writes what is concluded now into every file, to be r
 Evidence lines (what is left out was observed and is empty; effective manifests that are left out agree, where an attempt says success)::
 
     c: A1(dispatched) A2(retry A1, claim)     claims, in the order of the ledger
-         causes: initial (left out), again, retry A1, relaunch A1, resume A1
+         causes: initial (left out), again NAME, retry A1, escalate A1 WHAT, relaunch A1, resume A1
          dispatch: claim, intent, dispatched, refused, unknown; "unclaimed" for an attempt that nobody claimed
          "on n2": dispatched from that host; "by slurm": that launcher; "just now": a second before processes were read
     claim: again as A2 at 1                   one more claim on that version, decided as the ledger decides it; prints the decision
-    outcome: A1 refused                       a launcher's answer, decided as the ledger decides it; prints the decision
+    dispatch: A1 on n2                        a launcher is to be called, decided likewise; "by slurm", "by ray" for other launchers
+    outcome: A1 refused                       a launcher's answer, decided likewise
+    ruled: A1 set aside by ada                a person's ruling on every conflict of A1 that the lines above show; a line below that tells
+    ruled: A1 believe launcher by ada         an axis once more is what came to light after it
     T: {A1 ok, A1 fail}                       ok, fail, killed, cancelled, preempted; "T launcher:" names another source than the supervisor
     T2: {A1 ok}                               the second reading of terminals, where it is not the first once more
     P: {A1 p1 alive, A1 p1 dead boot b0}      alive, settling, dead; "?" for a process without a receipt
@@ -18,11 +21,11 @@ Evidence lines (what is left out was observed and is empty; effective manifests 
     K: {A1 s500, A1 s600 without rng_state}   also "mismatch model_weights"
     M: {A1, A2 seed=18, A3 seed unread}
     any axis: n/a(why), X(why)                nobody looked; no reading
-    cancelled, broken off, grace: 10, abandoned: A1
+    cancelled, broken off, read backwards, grace: 10, abandoned: A1
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ from countermark.evidence.members import CancelledByRequest, Failed, Killed, Not
 from countermark.lines.conclusion import conclusion_lines
 from countermark.run.attempts import (
     Attempt,
+    CapabilityEscalation,
     Cause,
     CheckpointIdentity,
     InfrastructureRetry,
@@ -41,20 +45,27 @@ from countermark.run.attempts import (
 )
 from countermark.run.checkpoint import ComponentAbsent, ComponentRead, FileReading
 from countermark.run.claims import (
+    Adjudication,
     Admissible,
     AlreadyCommitted,
+    BelieveSource,
     Dispatched,
+    DispatchIntent,
     DispatchOutcome,
     DispatchRefused,
     DispatchUnknown,
+    RunLedger,
+    SetAside,
     SnapshotStale,
     Transition,
     admit_start_claim,
 )
-from countermark.run.dispatch import Insertable, admit_dispatch_outcome
+from countermark.run.dispatch import Insertable, admit_dispatch_intent, admit_dispatch_outcome
 from countermark.run.records import Stands
 from countermark.values import Refused, Sha256
 from countermark.verdict import Sweep, conclude
+from countermark.verdict.kinds import Blocked, ContradictoryTerminals
+from countermark.verdict.rulings import attempts_of, blocker_text
 from tests.recipe.examples import CLEAN
 from tests.verdict.scenes import (
     Scene,
@@ -133,6 +144,9 @@ def cause(words: str) -> Cause:
         return RequestedReexecution(before or "again")
     if kind == "retry":
         return InfrastructureRetry(key(number(before)))
+    if kind == "escalate":
+        before, _, capability = before.partition(" ")
+        return CapabilityEscalation(key(number(before)), capability or "memory")
     if kind == "relaunch":
         return Relaunch(key(number(before)), "process")
     if kind == "resume":
@@ -209,49 +223,100 @@ def arm(axis: str, text: str, source: str) -> Any:
 # -------------------------------------------------------------------------------------------------------------- playing
 
 
-def play(evidence: list[str]) -> list[str]:
-    """What is decided and concluded on this evidence, in lines."""
-    scene, axes, steps = Scene(), dict[str, dict[str, Any]](), list[tuple[str, str]]()
-    for line in evidence:
+@dataclass
+class Playing:
+    """A scene as far as its lines were read."""
+
+    scene: Scene = field(default_factory=Scene)
+    axes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+    def whole(self) -> tuple[Sweep, list[str]]:
+        """The sweep that the lines make, and what the ledger decided on the way."""
+        of, lines = sweep(self.scene), []
+        for kind, text in self.steps:
+            of, line = STEPS[kind](of, text)
+            lines.append(line)
+        found = sweep(changed(self.scene, **{**self.axes, "manifests": self.axes.get("manifests", self._agreeing())}))
+        return replace(found, ledger=of.ledger, attempts=of.attempts), lines
+
+    def _agreeing(self) -> dict[str, Any]:
+        """Effective manifests of what says success, all as they were asked for."""
+        given = (self.axes.get(name, {}).values() for name in ("terminals", "again"))
+        terminals = (one for readings in given for reading in readings if isinstance(reading, tuple) for one in reading)
+        succeeded = sorted({number_of(one.attempt) for one in terminals if one.outcome == Succeeded()})
+        return {"trainer": tuple(map(manifest, succeeded))}
+
+    def ruled(self, text: str) -> None:
+        """A person ruled on what is to be seen of an attempt so far."""
+        match = re.fullmatch(r"(A\d+) (?:set aside|believe (\S+)) by (\w+)", text)
+        assert match, f"{text!r} is no ruling"
+        concluded = conclude(self.whole()[0])
+        assert not isinstance(concluded, Refused), concluded
+        verdict, attempt = concluded.verdict, key(number(match[1]))
+        assert isinstance(verdict, Blocked), f"there is nothing to rule on: {verdict}"
+        ruling = SetAside() if match[2] is None else BelieveSource(match[2])
+        about = (one for one in verdict.blockers if attempt in attempts_of(one))
+        texts = tuple(blocker_text(one) for one in about if match[2] is None or isinstance(one, ContradictoryTerminals))
+        assert texts, f"no conflict of {match[1]} is settled by that"
+        given = Adjudication(attempt, ruling, texts, match[3], "looked into", 60_000)
+        self.scene = changed(self.scene, adjudications=(*self.scene.adjudications, given))
+
+    def line(self, line: str) -> None:
+        """One line of evidence; an axis that is told once more was read anew."""
         head, _, text = (part.strip() for part in line.partition(":"))
         axis, _, source = head.partition(" ")
         if axis in AXES:
             name = source or SOURCES[axis]
-            axes.setdefault(AXES[axis], {})[name] = arm(axis, text, name)
+            self.axes.setdefault(AXES[axis], {})[name] = arm(axis, text, name)
         elif head == "c":
-            scene = changed(scene, tries=tuple(tries(text)))
-        elif head in ("claim", "outcome"):
-            steps.append((head, text))
+            self.scene = changed(self.scene, tries=tuple(tries(text)))
+        elif head in STEPS:
+            self.steps.append((head, text))
+        elif head == "ruled":
+            self.ruled(text)
         elif head == "abandoned":
-            scene = changed(scene, abandoned=tuple(map(number, text.split())))
+            self.scene = changed(self.scene, abandoned=tuple(map(number, text.split())))
         elif head == "grace":
-            scene = changed(scene, grace_ms=int(text) * 1000)
+            self.scene = changed(self.scene, grace_ms=int(text) * 1000)
+        elif line == "read backwards":
+            self.scene = changed(self.scene, order=tuple(reversed(self.scene.order)))
         elif line in ("cancelled", "broken off"):
-            scene = changed(scene, **({"cancelled": True} if line == "cancelled" else {"finished": False}))
+            self.scene = changed(self.scene, **({"cancelled": True} if line == "cancelled" else {"finished": False}))
         else:
             raise AssertionError(f"{line!r} is no line of evidence")
-    of = sweep(scene)
-    lines = []
-    for kind, text in steps:
-        of, line = (_claim if kind == "claim" else _outcome)(of, text)
-        lines.append(line)
-    terminals = (
-        one for name in ("terminals", "again") for given in axes.get(name, {}).values() if isinstance(given, tuple) for one in given
-    )
-    succeeded = sorted({number_of(one.attempt) for one in terminals if one.outcome == Succeeded()})
-    axes.setdefault("manifests", {"trainer": tuple(map(manifest, succeeded))})
-    whole = sweep(changed(scene, **axes))
-    conclusion = conclude(replace(whole, ledger=of.ledger, attempts=of.attempts))
+
+
+def evidence_of(evidence: list[str]) -> Sweep:
+    """The sweep that the evidence makes."""
+    playing = Playing()
+    for line in evidence:
+        playing.line(line)
+    return playing.whole()[0]
+
+
+def play(evidence: list[str]) -> list[str]:
+    """What is decided and concluded on this evidence, in lines."""
+    playing = Playing()
+    for line in evidence:
+        playing.line(line)
+    whole, lines = playing.whole()
+    conclusion = conclude(whole)
     if isinstance(conclusion, Refused):
         return [*lines, *(f"refused: {type(defect).__name__}" for defect in conclusion.defects)]
     return [*lines, *conclusion_lines(conclusion)]
 
 
+def _at(ledger: RunLedger) -> RunLedger:
+    """The ledger at the version that the number of its facts makes."""
+    kinds = (ledger.claims, ledger.intents, ledger.outcomes, ledger.cancellations, ledger.abandonments, ledger.adjudications)
+    return replace(ledger, version=sum(map(len, kinds)))
+
+
 def _claim(of: Sweep, text: str) -> tuple[Sweep, str]:
     match = re.fullmatch(r"(.+) as (A\d+) at (\d+)", text)
     assert match, f"{text!r} is no claim"
-    demand = desired().demand
-    ledger = replace(of.ledger, version=len(of.ledger.claims) + len(of.ledger.outcomes) + len(of.ledger.intents))
+    demand, ledger = desired().demand, _at(of.ledger)
     answer = admit_start_claim(ledger, int(match[3]), Transition(demand.id, demand.work, cause(match[1])), key(number(match[2])))
     if isinstance(answer, Admissible):
         grown = replace(ledger, claims=(*ledger.claims, answer.claim), version=answer.claim.version)
@@ -264,6 +329,19 @@ def _claim(of: Sweep, text: str) -> tuple[Sweep, str]:
     return of, f"claim: refused: {', '.join(type(defect).__name__ for defect in answer.defects)}"
 
 
+def _dispatch(of: Sweep, text: str) -> tuple[Sweep, str]:
+    match = re.fullmatch(r"(A\d+)(?: by (\w+))?(?: on (\w+))?", text)
+    assert match, f"{text!r} is no dispatch"
+    launcher: Any = match[2] or "local"
+    answer = admit_dispatch_intent(of.ledger, DispatchIntent(key(number(match[1])), launcher, match[3] or "n1", 99_000))
+    if isinstance(answer, Insertable):
+        grown = replace(of.ledger, intents=(*of.ledger.intents, answer.fact))
+        return replace(of, ledger=grown), f"dispatch: {match[1]} may be launched"
+    if isinstance(answer, Stands):
+        return of, f"dispatch: {match[1]} may be launched: it is the launch that was meant before"
+    return of, f"dispatch: refused: {', '.join(type(defect).__name__ for defect in answer.defects)}"
+
+
 def _outcome(of: Sweep, text: str) -> tuple[Sweep, str]:
     name, word = text.split()
     answer = admit_dispatch_outcome(of.ledger, DispatchOutcome(key(number(name)), RESULTS[word], 99_000))
@@ -273,6 +351,9 @@ def _outcome(of: Sweep, text: str) -> tuple[Sweep, str]:
     if isinstance(answer, Stands):
         return of, f"outcome: {type(answer.fact.result).__name__} stands"
     return of, f"outcome: refused: {', '.join(type(defect).__name__ for defect in answer.defects)}"
+
+
+STEPS: dict[str, Callable[[Sweep, str], tuple[Sweep, str]]] = {"claim": _claim, "dispatch": _dispatch, "outcome": _outcome}
 
 
 def files() -> list[Path]:

@@ -46,6 +46,12 @@ ENTRIES: Final = (
         ("reexecute",), "reexecute", "Do the work of a run at rest once more, from nothing, and say whether the weights are equal.", _RUNS
     ),
     Entry(("abandon",), "abandon", "Give up an attempt: it is stopped where it shows up, and another one may be started for it.", _RUNS),
+    Entry(
+        ("adjudicate",),
+        "adjudicate",
+        "Rule on the conflicts that block a run; the ruling is recorded beside the evidence and erases nothing.",
+        _RUNS,
+    ),
     Entry(("cancel",), "cancel", "End a run for good: nothing of it starts any more, and what lives of it here is stopped.", _RUNS),
     Entry(("status",), "status", "Say where a run stands and why; without RUN, what needs you.", _RUNS),
     Entry(("runs",), "runs", "List the runs of the store, newest first.", _RUNS),

@@ -341,9 +341,12 @@ def _status() -> list[Schema]:
 
 
 def _reconcile() -> list[Schema]:
-    """One run, or each open one; a run that could not even be looked at is there with its id."""
+    """One run, or each open one; a run that could not even be looked at is there with its id. Or what a stored sweep gives now."""
     each = [_conclusion(_record({"ok": _YES_OR_NO, **_concluded()})), _record({"ok": {"const": False}, "run": _RUN})]
-    return [_conclusion(_answer(_concluded())), _answer({"runs": _list({"anyOf": each})})]
+    compared = _record({"equal": _maybe(_YES_OR_NO), "replayed": _TEXT, "stored": _maybe(_TEXT)})
+    replayed = {name: inner for name, inner in _concluded().items() if name != "acted"}
+    stored = _conclusion(_answer({**replayed, "replay": compared}))
+    return [_conclusion(_answer(_concluded())), _answer({"runs": _list({"anyOf": each})}), stored]
 
 
 def _runs() -> list[Schema]:
@@ -416,6 +419,7 @@ _ANSWERS: Final = {
     "retry": _one_run,
     "reexecute": _one_run,
     "abandon": _one_run,
+    "adjudicate": _one_run,
     "cancel": _one_run,
     "status": _status,
     "runs": _runs,

@@ -61,6 +61,11 @@ def conclusion_lines(conclusion: Conclusion, run: str = "RUN") -> tuple[str, ...
     )
 
 
+def conclusion_text(conclusion: Conclusion) -> bytes:
+    """The conclusion as a store keeps it and a replay compares it: its lines, with RUN for the run's id."""
+    return "\n".join(conclusion_lines(conclusion)).encode() + b"\n"
+
+
 def _told(blocker: Blocker, run: str) -> str:
     told = sentence(blocker)
     return f"{told.message}; {_of_run(told.remedy, run)}"

@@ -1,6 +1,8 @@
 """Sentences for the defects of operations and surfaces."""
 
 from countermark.lines.of_decisions import decision_sentence
+from countermark.lines.of_rulings import ruling_sentence
+from countermark.lines.rulings import RulingDefect
 from countermark.lines.sentence import Sentence, quoted, short
 from countermark.lines.surface import (
     AttemptNotFenced,
@@ -29,6 +31,8 @@ from countermark.lines.texts import counted, listed, plain
 
 
 def surface_sentence(defect: SurfaceDefect) -> Sentence:
+    if isinstance(defect, RulingDefect):
+        return ruling_sentence(defect)
     match defect:
         case WrongUsage(why, usage):
             return Sentence(plain(why), plain(usage))

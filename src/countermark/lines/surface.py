@@ -6,6 +6,7 @@ They stand here, beneath the rooms that find them, because every defect has its 
 from dataclasses import dataclass
 from typing import final
 
+from countermark.lines.rulings import RulingDefect
 from countermark.run.attempts import AttemptKey
 
 
@@ -197,5 +198,5 @@ DecisionDefect = (
 SurfaceDefect = (
     WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | AttemptNotFenced | StoreFinding
     | NothingNamed | SeveralNamed | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
-    | SweepUndecodable | DecisionDefect
+    | SweepUndecodable | DecisionDefect | RulingDefect
 )  # fmt: skip
