@@ -91,6 +91,17 @@ class Bench:
         """The run of a trainer with these scripts."""
         return self.demand(*self.trainer(*scripts)).record.run_id
 
+    def many(self, count: int, *script: str) -> dict[str, Path]:
+        """Runs whose trainers do the same, each with the place where it counts its executions."""
+        found: dict[str, Path] = {}
+        for number in range(count):
+            place = self.root / f"place-{number}"
+            place.mkdir()
+            (place / "fixtures").symlink_to(self.root / "fixtures")
+            command = (sys.executable, str(HERE / "trainer.py"), str(place), json.dumps([script]))
+            found[self.demand(*command, request=f"one-of-many-{number}").record.run_id] = place
+        return found
+
     def look(self, run: str) -> Looked:
         looked = look_at(self.ports, run)
         assert isinstance(looked, Looked), looked
@@ -147,10 +158,10 @@ class Bench:
         count = self.root / "count"
         return count.read_text(encoding="utf-8").splitlines() if count.exists() else []
 
-    def wait(self, what: Callable[[], object]) -> None:
-        deadline = time.monotonic() + WAIT_S
+    def wait(self, what: Callable[[], object], seconds: float = WAIT_S) -> None:
+        deadline = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() < deadline, f"waited {WAIT_S} s in vain"
+            assert time.monotonic() < deadline, f"waited {seconds} s in vain"
             time.sleep(0.02)
 
     def hanging(self) -> None:
@@ -159,10 +170,10 @@ class Bench:
     def go_on(self) -> None:
         (self.root / "go on").touch()
 
-    def controller(self, run: str, *options: str) -> "subprocess.Popen[str]":
+    def controller(self, run: str | None, *options: str) -> "subprocess.Popen[str]":
         """Another controller, a process of its own, which advances the run once."""
         planted = [word for name in planting.FAULTS for word in ("--plant", name)]
-        command = [sys.executable, str(HERE / "controller.py"), *planted, *options, str(self.store), run]
+        command = [sys.executable, str(HERE / "controller.py"), *planted, *options, str(self.store), *([] if run is None else [run])]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.root)
         self.controllers.append(process)
         return process

@@ -1,7 +1,9 @@
 """A controller as a program: advances one run once, dies after a step if it is told to, and says what it did.
 
     controller.py [--plant FAULT] [--die STEP] [--meet FOLDER NUMBER] STORE RUN
+    controller.py [--plant FAULT] --rounds STORE
 
+With ``--rounds`` it advances every open run until nothing is left to wait for, and holds a run that it took for a second and a half.
 Steps: ``looked`` (nothing is claimed), ``claimed``, ``intended``, ``launched`` (no outcome is recorded). ``--meet`` waits before the claim
 until so many controllers have come as far.
 """
@@ -14,10 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from countermark.app import acting
+from countermark.app import acting, rounds
 from countermark.app.ports import opened
 from countermark.app.running import Step, advance
 from countermark.run.attempts import RequestedReexecution
+
+PACE = rounds.Pace(lease_ms=1500, hope_ms=3000, rest_ms=120_000, nap_s=0.1)
 
 
 class Store:
@@ -60,8 +64,8 @@ def claims_are_keyed_by_attempt() -> None:
     """The slot holds the attempt's own name, and a moved ledger is looked past."""
     start = acting.start
 
-    def by_attempt(ports: Any, record: Any, cause: Any) -> Any:
-        answer = start(ports, record, RequestedReexecution(ports.new_nonce()))
+    def by_attempt(ports: Any, record: Any, cause: Any, by: str = "") -> Any:
+        answer = start(ports, record, RequestedReexecution(ports.new_nonce()), by)
         if isinstance(answer, acting.Acted) and "look again" in answer.lines[0]:
             return by_attempt(ports, ports.load(record.run_id), cause)
         return answer
@@ -69,7 +73,20 @@ def claims_are_keyed_by_attempt() -> None:
     acting.start = by_attempt
 
 
-FAULTS = {fault.__name__: fault for fault in (claims_are_keyed_by_attempt,)}
+def everybody_takes_everything() -> None:
+    """The agenda hands every run to every controller, again and again."""
+    taken_s: dict[str, float] = {}
+
+    def take(shared: Any, limit: int) -> Any:
+        now = time.monotonic()
+        fresh = tuple(run for run in shared.ports.store.list_runs(open_only=True) if now - taken_s.get(run.run_id, 0) > 0.3)
+        taken_s.update(dict.fromkeys((run.run_id for run in fresh), now))
+        return fresh
+
+    rounds._Shared.take = take  # type: ignore[method-assign]
+
+
+FAULTS = {fault.__name__: fault for fault in (claims_are_keyed_by_attempt, everybody_takes_everything)}
 DEATHS = {"looked": ("before", "claim_start"), "claimed": ("after", "claim_start"), "intended": ("after", "record_dispatch_intent")}
 DEATHS |= {"launched": ("before", "record_dispatch_outcome")}
 
@@ -79,8 +96,9 @@ def main() -> None:
     parser.add_argument("--plant", action="append", default=[], choices=FAULTS)
     parser.add_argument("--die", choices=DEATHS)
     parser.add_argument("--meet", nargs=2)
+    parser.add_argument("--rounds", action="store_true")
     parser.add_argument("store", type=Path)
-    parser.add_argument("run")
+    parser.add_argument("run", nargs="?")
     given = parser.parse_args()
     for name in given.plant:
         FAULTS[name]()
@@ -91,6 +109,10 @@ def main() -> None:
     if given.meet:
         hooks["before"]["claim_start"] = _meet(Path(given.meet[0]), int(given.meet[1]))
     with opened(given.store, create=False, grace_s=0.3, stop_grace_s=0.2, poll_s=0.02) as ports:
+        if given.rounds:
+            turns = rounds.Rounds(ports, 0, lambda verdict: True, shares=True, stay=False, pace=PACE).turns()
+            print(sum(isinstance(turn, rounds.Turn) and bool(turn.done) for turn in turns))
+            return
         store: Any = Store(ports.store, hooks["before"], hooks["after"])
         step = advance(replace(ports, store=store), given.run, 0, lambda verdict: True)
         print(type(step.looked.conclusion.verdict).__name__, *step.acted.lines, sep="\n") if isinstance(step, Step) else print(step)

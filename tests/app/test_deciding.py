@@ -8,13 +8,15 @@ import pytest
 
 from countermark.app import acting, deciding
 from countermark.app.acting import Acted
-from countermark.app.deciding import Abandoned, abandon_attempt, cancel_run, reexecute_run, retry_run
+from countermark.app.deciding import Abandoned, abandon_attempt, cancel_run, reexecute_run, resume_run, retry_run
+from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.launch.local import LocalLauncher
 from countermark.lines.surface import RunNamedForAttempt
 from countermark.run.attempts import CapabilityEscalation, InfrastructureRetry, Relaunch, RequestedReexecution
-from countermark.run.claims import DispatchRefused
+from countermark.run.claims import Dispatched
 from countermark.values import Refused
 from countermark.verdict.kinds import NoSuccess, SeveralCandidates, StopRequired
+from countermark.wire.receipts import NotExecuted
 from tests.app.bench import HONEST, Bench, arm, everything, names
 from tests.faults import planted, proven_by
 
@@ -83,8 +85,11 @@ def test_a_launch_that_was_under_way_when_the_run_was_cancelled_comes_to_nothing
     assert bench.controller(run, "--die", "intended").wait(timeout=40) == 9
     lines(cancel_run(bench.ports, run, "ada"))
     late = acting._launch(bench.ports, bench.record(run), bench.claims(run)[0], None)
-    assert late == DispatchRefused("a relaunch fenced this attempt")
+    assert late == Dispatched("started"), "its supervisor starts, and its trainer does not begin behind the fence"
     assert arm(bench.ended(run, 9, everything)) == "Cancelled" and bench.executions() == []
+    terminal = read_terminal(bench.folder(run))
+    assert isinstance(terminal, ReceiptRead)
+    assert terminal.receipt.main == NotExecuted(125, "a relaunch fenced this attempt")
 
 
 def test_what_was_dispatched_on_another_host_is_named_and_not_said_to_be_stopped(bench: Bench) -> None:
@@ -112,6 +117,35 @@ def test_a_person_makes_an_attempt_again_without_any_number_of_retries(bench: Be
     assert lines(retry_run(bench.ports, run, "more memory", False, "ada"))
     assert bench.claims(run)[2].transition.cause == CapabilityEscalation(second.attempt, "more memory")
     assert arm(bench.ended(run)) == "Converged"
+
+
+def a_persons_word_is_not_kept() -> AbstractContextManager[object]:
+    return planted(acting, "_asked_by", lambda record: ("",) * len(record.ledger.claims))()
+
+
+@proven_by(a_persons_word_is_not_kept)
+def test_what_a_person_asked_for_is_no_retry_of_the_controllers(bench: Bench) -> None:
+    run = failed(bench, ("effective", "leave 3"))
+    lines(retry_run(bench.ports, run, None, False, "ada"))
+    assert arm(bench.ended(run)) == "RetryRequired"
+    assert acting.retries_used(bench.record(run)) == 0
+    assert bench.acted(run, retries=1), "the one retry that is allowed was not made yet"
+    assert arm(bench.ended(run)) == "RetryRequired"
+    assert acting.retries_used(bench.record(run)) == 1
+    assert names(bench.step(run, retries=1)) == ["RetriesUsedUp"]
+    assert [entry.by for entry in bench.record(run).history if entry.kind == "claim"] == ["", "ada", ""]
+
+
+@proven_by(a_persons_word_is_not_kept)
+def test_a_resume_that_a_person_asked_for_is_no_retry_either(bench: Bench) -> None:
+    run = bench.told(("effective", "save 4", "kill"), ("effective", "kill"))
+    bench.ended(run)
+    for _ in range(2):
+        lines(resume_run(bench.ports, run, 4, "ada"))
+        assert arm(bench.ended(run)) == "ResumeAvailable"
+    assert acting.retries_used(bench.record(run)) == 0
+    assert names(bench.step(run)) == ["RetriesUsedUp"], "going on there a third time, by itself, is one"
+    assert bench.acted(run, retries=1)
 
 
 def test_where_a_checkpoint_is_there_beginning_from_nothing_is_said_explicitly(bench: Bench) -> None:

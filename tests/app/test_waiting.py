@@ -22,13 +22,13 @@ def launches_nothing(bench: Bench) -> Bench:
 
 
 def nothing_is_uncertain() -> AbstractContextManager[object]:
-    real = running._hope
+    real = running.hope_of
 
     def hope(looked: Looked) -> object:
         found = real(looked)
         return None if found is None else replace(found, certain=True)
 
-    return planted(running, "_hope", hope)()
+    return planted(running, "hope_of", hope)()
 
 
 @proven_by(nothing_is_uncertain)

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from countermark.app import rounds
 from countermark.cli import watching
 from countermark.cli.failures import CallRefused
 from countermark.lines.surface import RetriesUsedUp
+from countermark.run.records import RunUnknown
+from countermark.values import NonEmpty, Refused
 from tests.cli.called import Caller
 from tests.cli.recipes import write_recipe
 from tests.faults import planted, proven_by
@@ -105,7 +108,7 @@ def test_an_act_that_is_refused_hides_neither_the_verdict_nor_the_run(here: Path
         assert "RetriesUsedUp" in call(*args).err
 
 
-@proven_by(planted(watching, "_refused", _first_refusal_wins))
+@proven_by(planted(rounds, "step_of", _first_refusal_wins))
 def test_what_is_refused_for_one_run_keeps_no_other_waiting(here: Path, call: Caller) -> None:
     runs = _fail_twice(call, here)
     called = call("reconcile", "--all", "--act", "--json")
@@ -115,14 +118,16 @@ def test_what_is_refused_for_one_run_keeps_no_other_waiting(here: Path, call: Ca
 
 def test_a_run_that_cannot_be_read_is_named_and_the_next_is_looked_at(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = _fail_twice(call, here)
-    turn = watching.once
+    step = rounds.step_of
 
     def unreadable(ports: Any, run_id: str, *rest: Any) -> Any:
-        return _first_refusal_wins() if run_id == runs[0] else turn(ports, run_id, *rest)
+        return Refused(NonEmpty(RunUnknown(run_id))) if run_id == runs[0] else step(ports, run_id, *rest)
 
-    monkeypatch.setattr(watching, "once", unreadable)
+    monkeypatch.setattr(rounds, "step_of", unreadable)
     called = call("reconcile", "--all", "--json")
     assert standing(called.document()) == {runs[0]: (False, None), runs[1]: (True, "RetryRequired")}
+    assert called.codes() == ["RunUnknown"]
+    assert f"{runs[0][:8]}\ttoy\trefused\t" in call("reconcile", "--all").out
 
 
 def test_an_answer_after_an_act_is_what_holds_then(here: Path, call: Caller) -> None:

@@ -52,7 +52,7 @@ HURRIED: Final[list[tuple[tuple[str, ...], int, str]]] = [
     (("runs",), 3, "there is no store here"),
     (("status", "12345678"), 3, "there is no store here"),
     (("evidence", "12345678"), 3, "countermark store init"),
-    (("runs", "--store", "postgresql://host/db"), 2, "this version records runs in SQLite only"),
+    (("runs", "--store", "mysql://host/db"), 2, "a store is named sqlite:///PATH or postgresql://"),
     (("weights", "root", "gone"), 2, "there is nothing at 'gone'"),
     (("weights", "root", "folder"), 1, "no file"),
     (("checkpoint", "publish", "folder"), 1, "lies in no attempt's folder"),

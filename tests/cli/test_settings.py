@@ -117,11 +117,39 @@ def test_a_misspelled_variable_is_warned_of_and_a_trainer_s_is_not(tmp_path: Pat
     assert warnings == [("COUNTERMARK_PRINCIPLE", "the environment", ("COUNTERMARK_PRINCIPAL",))]
 
 
-@pytest.mark.parametrize("url", ["postgresql://host/db", "sqlite:///", "sqlite:///a\0b", "/just/a/path", ""])
+@pytest.mark.parametrize(
+    "url", ["postgresql://host", "postgresql://u@h/a b", "mysql://host/db", "sqlite:///", "sqlite:///a\0b", "/just/a/path", ""]
+)
 def test_an_address_that_is_no_store_is_refused(tmp_path: Path, url: str) -> None:
     found = resolve_settings({"store.url": url}, {}, tmp_path)
     assert isinstance(found, Refused)
     assert [type(defect) for defect in found.defects] == [SettingUnreadable]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:secret@host:5433/runs", "postgresql://ada:…@host:5433/runs"),
+        ("postgres://ada:se@cret:x@host/runs?sslmode=require&PASSWORD=secret", "postgres://ada:…@host/runs?sslmode=require&PASSWORD=…"),
+        ("postgresql:///runs?host=/tmp/socket&sslpassword=secret", "postgresql:///runs?host=/tmp/socket&sslpassword=…"),
+        ("postgresql://ada@host/runs", "postgresql://ada@host/runs"),
+    ],
+)
+def test_a_database_is_named_and_its_password_never_shown(tmp_path: Path, url: str, shown: str) -> None:
+    (tmp_path / ".countermark").mkdir()
+    found = resolved(tmp_path, {"COUNTERMARK_STORE_URL": url})
+    assert (found.database, found.store) == (url, tmp_path / ".countermark"), "the attempts of this host lie where the store would be"
+    assert (found.store_shown, sources(found)["store.url"]) == (shown, (shown, "COUNTERMARK_STORE_URL"))
+    assert resolved(tmp_path).database is None and resolved(tmp_path).store_shown == str(tmp_path / ".countermark")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://ada:secret@host", "mysql://ada:secret@host/runs", "ada:secret@host", "postgresql:ada:secret@h/d"]
+)
+@proven_by(planted(settings, "without_password", str))
+def test_an_address_that_is_refused_shows_no_password_either(tmp_path: Path, url: str) -> None:
+    (defect,) = defects(tmp_path, **{"store.url": url})
+    assert "secret" not in repr(defect)
 
 
 def test_a_user_whose_name_is_no_requester_gets_one_that_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def start(ports: Ports, record: RunRecord, cause: Cause, by: str = "") -> Acted 
     demand = record.ledger.desired.demand
     candidate = AttemptKey(demand.work, Nonce(ports.new_nonce()))
     transition = Transition(demand.id, demand.work, cause)
-    answer = ports.store.claim_start(record.run_id, record.ledger.version, transition, candidate, ports.now_ms())
+    answer = ports.store.claim_start(record.run_id, record.ledger.version, transition, candidate, ports.now_ms(), by)
     if isinstance(answer, Refused):
         return Refused(answer.defects)
     if isinstance(answer, SnapshotStale):

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from countermark.app.recipes import resolve_recipe
+from countermark.app.stores import ledger_of
 from countermark.files.checkpoints import read_checkpoint
 from countermark.lines.surface import CheckpointDeclaresNothing, NothingNamed, SeveralNamed
 from countermark.recipe import Difference, Manifest, differing, manifest_from_spellings
@@ -19,18 +20,19 @@ PREFIX_MIN = 8
 NamingDefect = NothingNamed | SeveralNamed | CheckpointDeclaresNothing
 
 
-def manifest_of(text: str, store_folder: Path | None) -> Manifest | Refused[object]:
-    """The manifest of a recipe file, a checkpoint's folder, or the id of a run or attempt in the store."""
+def manifest_of(text: str, folder: Path | None, url: str | None = None) -> Manifest | Refused[object]:
+    """The manifest of a recipe file, a checkpoint's folder, or the id of a run or attempt in the store in ``folder`` (or with its ledger at
+    ``url``)."""
     if os.path.isdir(text):
         return manifest_of_checkpoint(text)
     if os.path.isfile(text):
         resolved = resolve_recipe(text)
         return Refused(resolved.defects) if isinstance(resolved, Refused) else resolved.resolution.manifest
-    if store_folder is None or not store_folder.is_dir():
+    if folder is None or (url is None and not folder.is_dir()):
         return Refused(NonEmpty(NothingNamed(text)))
-    from countermark.store.sqlite import SqliteStore
+    from countermark.store.opening import open_store
 
-    with SqliteStore.open(store_folder, create=False) as store:
+    with open_store(ledger_of(folder, url), create=False) as store:
         record = find_run(store, text)
     return Refused(record.defects) if isinstance(record, Refused) else record.ledger.desired.manifest
 

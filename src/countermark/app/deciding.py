@@ -13,7 +13,7 @@ from typing import final
 
 from countermark.app.acting import Acted, end_here, relaunch_from, start
 from countermark.app.ports import Ports
-from countermark.app.running import Looked, look_at
+from countermark.app.running import Looked, look_at, look_soon
 from countermark.app.sweeping import admitted
 from countermark.lines.surface import (
     CapabilityNotForLost,
@@ -67,7 +67,7 @@ def resume_run(ports: Ports, run_id: str, step: int | None, by: str) -> Acted | 
     chosen = next((one for one in verdict.checkpoints if step is None or one.step == step), None)
     if chosen is None:
         return Refused(NonEmpty(CheckpointNotAmong(step or 0, tuple(str(one.step) for one in verdict.checkpoints))))
-    return start(ports, looked.record, Resume(verdict.attempt, chosen.identity), by)
+    return _begun(ports, looked, start(ports, looked.record, Resume(verdict.attempt, chosen.identity), by))
 
 
 def retry_run(ports: Ports, run_id: str, capability: str | None, from_nothing: bool, by: str) -> Acted | Refused[object]:
@@ -90,14 +90,20 @@ def retry_run(ports: Ports, run_id: str, capability: str | None, from_nothing: b
 
 def _again(ports: Ports, looked: Looked, attempt: AttemptKey, capability: str | None, by: str) -> Acted | Refused[object]:
     cause = InfrastructureRetry(attempt) if capability is None else CapabilityEscalation(attempt, capability)
-    return start(ports, looked.record, cause, by)
+    return _begun(ports, looked, start(ports, looked.record, cause, by))
+
+
+def _begun(ports: Ports, looked: Looked, answer: Acted | Refused[object]) -> Acted | Refused[object]:
+    """The answer, with the run on every controller's agenda for now: it may have been at rest for long."""
+    look_soon(ports, looked.record.run_id)
+    return answer
 
 
 def _lost(ports: Ports, looked: Looked, lost: Lost, from_nothing: bool, by: str) -> Acted | Refused[object]:
     """Relaunch one lost attempt after the other; where one moved the ledger, the next is for the next look."""
     checkpoints = () if from_nothing else admitted(looked.sweep)
     newest = checkpoints[0].identity if checkpoints else None
-    return relaunch_from(ports, looked.record, lost.attempts.first, newest, by)
+    return _begun(ports, looked, relaunch_from(ports, looked.record, lost.attempts.first, newest, by))
 
 
 def _refused(looked: Looked, defect: object) -> Refused[object]:
@@ -123,7 +129,7 @@ def reexecute_run(ports: Ports, run_id: str, request: str | None, by: str) -> Ac
         return _refused(looked, RunNotAtRest(type(verdict).__name__))
     if ledger.cancellations:
         return _refused(looked, RunNotAtRest(type(verdict).__name__))
-    return start(ports, looked.record, RequestedReexecution(name), by)
+    return _begun(ports, looked, start(ports, looked.record, RequestedReexecution(name), by))
 
 
 def _at_rest(verdict: Verdict) -> bool:

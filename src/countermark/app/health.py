@@ -9,21 +9,34 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import final
 
+from countermark.app.stores import ledger_of
 from countermark.store import Finding, StoreError
+from countermark.store.failures import StoreMissing
 
 
-def store_init(folder: Path) -> bool:
-    """Create a store in ``folder``, or what is missing of one; whether it was whole before. Raises ``StoreError``."""
+def store_init(folder: Path, url: str | None = None) -> bool:
+    """Create the store in ``folder`` (its ledger at ``url``), or what is missing of it; whether it was whole before. Raises
+    ``StoreError``."""
+    from countermark.store.opening import open_store
     from countermark.store.sqlite import SqliteStore
 
-    return not SqliteStore.initialise(folder)
+    if url is None:
+        return not SqliteStore.initialise(folder)
+    try:
+        open_store(url, create=False).close()
+    except StoreError as error:
+        if not isinstance(error.failure, StoreMissing):
+            raise
+        open_store(url, create=True).close()
+        return False
+    return True
 
 
-def store_check(folder: Path) -> tuple[Finding, ...]:
-    """Everything that is wrong with the store in ``folder``. Raises ``StoreError`` where it cannot be opened."""
-    from countermark.store.sqlite import SqliteStore
+def store_check(folder: Path, url: str | None = None) -> tuple[Finding, ...]:
+    """Everything that is wrong with the store in ``folder`` (its ledger at ``url``). Raises ``StoreError`` where it cannot be opened."""
+    from countermark.store.opening import open_store
 
-    with SqliteStore.open(folder, create=False) as store:
+    with open_store(ledger_of(folder, url), create=False) as store:
         return store.check()
 
 
@@ -48,9 +61,9 @@ _PARTS = (
 _FREE_BYTES_MIN = 1 << 30
 
 
-def doctor(store_folder: Path) -> tuple[Checkup, ...]:
+def doctor(folder: Path, url: str | None = None) -> tuple[Checkup, ...]:
     """The machine, the store and the optional parts, each with what mends it."""
-    return (_machine(), _locks(), _disk(store_folder), _store(store_folder), *(_part(*part) for part in _PARTS))
+    return (_machine(), _locks(), _disk(folder), _store(folder, url), *(_part(*part) for part in _PARTS))
 
 
 def _machine() -> Checkup:
@@ -76,18 +89,19 @@ def _disk(folder: Path) -> Checkup:
     return Checkup("disk", well, found, "" if well else "make room or permissions there, or name another place with --store")
 
 
-def _store(folder: Path) -> Checkup:
+def _store(folder: Path, url: str | None) -> Checkup:
     from countermark.store.creation import LEDGER_FILE
 
-    if not (folder / LEDGER_FILE).exists():
+    if url is None and not (folder / LEDGER_FILE).exists():
         return Checkup("store", True, f"none yet at {folder}; the first run creates it", "")
     try:
-        findings = store_check(folder)
+        findings = store_check(folder, url)
     except StoreError as error:
         return Checkup("store", False, f"{error.what} ({error.where})", error.remedy)
+    place = str(folder) if url is None else "the database"
     if findings:
-        return Checkup("store", False, f"{len(findings)} findings at {folder}", "see them: countermark store check")
-    return Checkup("store", True, f"whole, at {folder}", "")
+        return Checkup("store", False, f"{len(findings)} findings at {place}", "see them: countermark store check")
+    return Checkup("store", True, f"whole, at {place}", "")
 
 
 def _part(module: str, extra: str, purpose: str) -> Checkup:

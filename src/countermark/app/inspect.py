@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import final
 
 from countermark.app.compare import find_run, manifest_of
+from countermark.app.stores import ledger_of
 from countermark.files.attempt_folder import CLAIM
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint, step_of
 from countermark.files.desired import CHECKPOINTS, read_desired
@@ -45,17 +46,17 @@ class Rooted:
 
 
 def inspect_checkpoints(
-    paths: Sequence[str], target: str | None, vouched: bool, store_folder: Path | None
+    paths: Sequence[str], target: str | None, vouched: bool, folder: Path | None, url: str | None = None
 ) -> tuple[Inspected, ...] | Refused[object]:
     """Each checkpoint, with both answers; ``target`` is the recipe or run that is to go on. A folder of checkpoints stands for all of them,
     in the order of their steps."""
     desired: Manifest | None = None
     members: frozenset[str] | None = None
     if target is not None:
-        found = manifest_of(target, store_folder)
+        found = manifest_of(target, folder, url)
         if isinstance(found, Refused):
             return found
-        desired, members = found, _members_of(target, store_folder)
+        desired, members = found, _members_of(target, folder, url)
     return tuple(_inspected(Path(path), desired, members, vouched) for path in _expanded(paths))
 
 
@@ -71,13 +72,13 @@ def _expanded(paths: Sequence[str]) -> list[str]:
     return found
 
 
-def _members_of(target: str, store_folder: Path | None) -> frozenset[str] | None:
+def _members_of(target: str, folder: Path | None, url: str | None) -> frozenset[str] | None:
     """The attempts of the run that a target names; None where it names no run, and membership is not asked."""
-    if Path(target).exists() or store_folder is None:
+    if Path(target).exists() or folder is None:
         return None
-    from countermark.store.sqlite import SqliteStore
+    from countermark.store.opening import open_store
 
-    with SqliteStore.open(store_folder, create=False) as store:
+    with open_store(ledger_of(folder, url), create=False) as store:
         record = find_run(store, target)
     return None if isinstance(record, Refused) else frozenset(claim.attempt.nonce.hex for claim in record.ledger.claims)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from countermark.app.stores import ledger_of
 from countermark.files.attempt_folder import START, ReceiptRead, present, read_claim
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.desired import CHECKPOINTS
@@ -84,9 +85,12 @@ class Ports:
 
 
 @contextmanager
-def opened(folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float) -> Generator[Ports, None, None]:
-    """The ports of the store in ``folder``. Raises ``StoreError`` where it cannot be opened."""
-    from countermark.store.sqlite import SqliteStore
+def opened(
+    folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float, url: str | None = None
+) -> Generator[Ports, None, None]:
+    """The ports of the store in ``folder``, whose ledger is at ``url`` where it is in a database. Raises ``StoreError`` where it cannot be
+    opened."""
+    from countermark.store.opening import open_store
 
     host = host_name()
 
@@ -97,7 +101,7 @@ def opened(folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, p
         return time.time_ns() // 1_000_000
 
     attempts = folder.absolute() / ATTEMPTS
-    with SqliteStore.open(folder, create=create) as store:
+    with open_store(ledger_of(folder, url), create=create) as store:
         observer = LocalObserver(attempts, host, now_ms, new_id)
         grace_ms = int(grace_s * 1000)
         yield Ports(folder, store, LocalLauncher(attempts), observer, host, grace_ms, stop_grace_s, poll_s, now_ms, new_id)

@@ -8,7 +8,7 @@ Rules kept here:
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -101,9 +101,14 @@ def look_at(ports: Ports, run_id: str, progress: Progress = quiet) -> Looked | R
     return Refused(verdict.defects) if isinstance(verdict, Refused) else Looked(record, sweep, sweep_id, conclusion)
 
 
+def is_closed(conclusion: Conclusion) -> bool:
+    """Whether nothing is left to do or to look for, as long as nobody decides otherwise."""
+    return isinstance(conclusion.verdict, Converged | SeveralCandidates | Cancelled)
+
+
 def stored_verdict(record: RunRecord, conclusion: Conclusion) -> StoredVerdict:
     """A conclusion as the store keeps it: its arm, its text, and whether anything is left to do or to look for."""
-    closed = isinstance(conclusion.verdict, Converged | SeveralCandidates | Cancelled)
+    closed = is_closed(conclusion)
     text = "\n".join(conclusion_lines(conclusion)).encode() + b"\n"
     return StoredVerdict(type(conclusion.verdict).__name__, closed, record.ledger.version, text)
 
@@ -117,9 +122,18 @@ class Step:
     acted: Acted
 
 
-def advance(
+@final
+@dataclass(frozen=True, slots=True)
+class StepRefused:
+    """What was found, and every reason why what it asks for was not done."""
+
+    looked: Looked
+    defects: NonEmpty[object]
+
+
+def step_of(
     ports: Ports, run_id: str, retries: int, allowed: Callable[[Verdict], bool], progress: Progress = quiet
-) -> Step | Refused[object]:
+) -> Step | StepRefused | Refused[object]:
     """Look, and do what the verdict asks for where ``allowed`` says so."""
     looked = look_at(ports, run_id, progress)
     if isinstance(looked, Refused):
@@ -127,7 +141,20 @@ def advance(
     if not allowed(looked.conclusion.verdict):
         return Step(looked, Acted(()))
     acted = act(ports, looked.record, looked.conclusion.verdict, retries, admitted(looked.sweep))
-    return acted if isinstance(acted, Refused) else Step(looked, acted)
+    return StepRefused(looked, acted.defects) if isinstance(acted, Refused) else Step(looked, acted)
+
+
+def advance(
+    ports: Ports, run_id: str, retries: int, allowed: Callable[[Verdict], bool], progress: Progress = quiet
+) -> Step | Refused[object]:
+    """``step_of`` for whoever does not ask what was found where nothing could be done."""
+    step = step_of(ports, run_id, retries, allowed, progress)
+    return Refused(step.defects) if isinstance(step, StepRefused) else step
+
+
+def look_soon(ports: Ports, run_id: str) -> None:
+    """Have controllers look at the run now, which may have been at rest before it was acted on."""
+    ports.store.look_again(run_id, ports.now_ms())
 
 
 def watch(
@@ -151,9 +178,10 @@ def watch(
             return
         if step.acted.lines:
             uncertain_since = None
+            look_soon(ports, run_id)
             time.sleep(ports.poll_s)
             continue
-        hope = _hope(step.looked)
+        hope = hope_of(step.looked)
         if hope is None:
             return
         if hope.certain:
@@ -167,23 +195,23 @@ def watch(
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Hope:
+class Hope:
     """Looking again may find something else although nobody acts: after ``longest_s`` seconds in any case, and whether it surely will."""
 
     certain: bool
     longest_s: float
 
 
-def _hope(looked: Looked) -> _Hope | None:
+def hope_of(looked: Looked) -> Hope | None:
     """What there is to wait for, or None."""
     verdict = looked.conclusion.verdict
     if isinstance(verdict, InProgress):
-        return _Hope(True, 30.0)
+        return Hope(True, 30.0)
     if isinstance(verdict, LaunchPending):
         left = [why.grace_ms - why.waited_ms for why in looked.conclusion.why_not if isinstance(why, GraceRunning)]
-        return _Hope(True, min(left) / 1000 + 0.01) if left else _Hope(False, 1.0)
+        return Hope(True, min(left) / 1000 + 0.01) if left else Hope(False, 1.0)
     if isinstance(verdict, ObservationRequired) and (verdict.orders_missing or _ended_meanwhile(looked.sweep)):
-        return _Hope(False, 0.0)
+        return Hope(False, 0.0)
     return None
 
 
@@ -193,19 +221,32 @@ def _ended_meanwhile(sweep: Sweep) -> bool:
     return any(terminal.attempt not in first for terminal in sweep.reads.terminals_again.population.members())
 
 
-def wait_for_change(ports: Ports, looked: Looked, longest_s: float) -> None:
-    """Wait until some attempt lives or has ended otherwise than the sweep saw it, or for ``longest_s`` seconds (one poll at least): a hint
-    for when to look, never evidence. What changed since the sweep counts, so that nothing between the look and the waiting is missed."""
+Signs = Mapping[Path, tuple[bool, bool]]
+"""Of each attempt's folder, whether it has a terminal and whether anything of it lives."""
+
+
+def signs_of(ports: Ports, looked: Looked) -> Signs:
+    """The signs of life as the sweep saw them, so that nothing between the look and the waiting is missed."""
     reads = looked.sweep.reads
     ended = {terminal.attempt for reading in (reads.terminals, reads.terminals_again) for terminal in reading.population.members()}
     lived = {process.attempt for process in reads.processes.population.members() if process.state != "dead"}
-    seen = {
+    return {
         ports.launcher.folder(claim.attempt.nonce.hex): (claim.attempt in ended, claim.attempt in lived)
         for claim in looked.record.ledger.claims
     }
+
+
+def changed(signs: Signs) -> bool:
+    """Whether some attempt lives or has ended otherwise than it did: a hint for when to look, never evidence."""
+    return any(_signs(folder) != before for folder, before in signs.items())
+
+
+def wait_for_change(ports: Ports, looked: Looked, longest_s: float) -> None:
+    """Wait until some attempt lives or has ended otherwise than the sweep saw it, or for ``longest_s`` seconds (one poll at least)."""
+    seen = signs_of(ports, looked)
     deadline = time.monotonic() + longest_s
     time.sleep(ports.poll_s)
-    while (left := deadline - time.monotonic()) > 0 and all(_signs(folder) == before for folder, before in seen.items()):
+    while (left := deadline - time.monotonic()) > 0 and not changed(seen):
         time.sleep(min(ports.poll_s, left))
 
 

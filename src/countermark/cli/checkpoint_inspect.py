@@ -28,7 +28,7 @@ def checkpoint_inspect(
     from countermark.values import Refused
 
     chosen = settings(store_url=store)
-    found = inspect_checkpoints(tuple(paths), target, vouch, chosen.store)
+    found = inspect_checkpoints(tuple(paths), target, vouch, chosen.store, chosen.database)
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
     blocks: list[Lines | Table] = []

@@ -38,7 +38,7 @@ def _manifest(text: str, chosen: "Settings") -> "Manifest":
     from countermark.lines.defects import known
     from countermark.values import Refused
 
-    found = manifest_of(text, chosen.store)
+    found = manifest_of(text, chosen.store, chosen.database)
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
     return found

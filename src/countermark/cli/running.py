@@ -28,7 +28,12 @@ def opened(chosen: "Settings", create: bool = False) -> "AbstractContextManager[
     from countermark.app import ports
 
     return ports.opened(
-        chosen.store, create=create, grace_s=chosen.grace_s, stop_grace_s=chosen.stop_grace_s, poll_s=chosen.watch_interval_s
+        chosen.store,
+        create=create,
+        grace_s=chosen.grace_s,
+        stop_grace_s=chosen.stop_grace_s,
+        poll_s=chosen.watch_interval_s,
+        url=chosen.database,
     )
 
 

@@ -6,6 +6,7 @@ Rules kept here:
 2. Every wrong setting of every source is named at once, with what stood there; none is skipped.
 3. A key of a file that is no setting is refused with the settings that are spelled like it, because nobody would obey it. A variable
    that is none is only warned of: it may be meant for another program of ours.
+4. A database's address is kept as it was given, to connect by; whatever shows it shows no password.
 """
 
 import difflib
@@ -14,7 +15,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast, final
 
@@ -27,6 +28,7 @@ SettingKind = Literal["store", "name", "launcher", "seconds"]
 PROJECT_FILE: Final = "countermark.toml"
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _STORE_FOLDER: Final = ".countermark"
+_POSTGRESQL: Final = ("postgresql://", "postgres://")
 
 
 @final
@@ -50,7 +52,8 @@ ROSTER: Final = (
         "store.url",
         "store",
         "the .countermark folder here or in a folder above, else one is created here",
-        "Where runs are recorded, as sqlite:///PATH of a store folder.",
+        "Where runs are recorded: sqlite:///PATH of a store folder, or postgresql://USER@HOST/DATABASE. With a database, this host's "
+        "attempts lie in the store folder that would be the default.",
     ),
     Setting("principal", "name", "local", "The account under which a work is counted; part of the Work key."),
     Setting("requester", "name", "the name of the user who calls", "Who asks for a run; with the request it names the run."),
@@ -80,9 +83,12 @@ class Resolved:
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting's value. ``store`` is the folder of the store, whether it exists or not."""
+    """Every setting's value. ``store`` is the store's folder on this host, whether it exists or not; ``database`` the ledger's address
+    with whatever password it has, where it is not in that folder; ``store_shown`` how the store is told of."""
 
     store: Path
+    database: str | None
+    store_shown: str
     principal: str
     requester: str
     launcher: str
@@ -108,13 +114,20 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
         raw, source = found.get(setting.name, (_default(setting, here), "default"))
         value = _checked(setting, raw)
         if isinstance(value, Unreadable):
-            defects.append(SettingUnreadable(setting.name, source, str(raw), value.why))
+            told = without_password(str(raw)) if setting.kind == "store" else str(raw)
+            defects.append(SettingUnreadable(setting.name, source, told, value.why))
         else:
             resolved[setting.name] = Resolved(setting, value, source)
     if (refusal := NonEmpty.of(defects)) is not None:
         return Refused(refusal)
+    url = resolved["store.url"].value
+    shown = without_password(url)
+    resolved["store.url"] = replace(resolved["store.url"], value=shown)
+    folder = _default_store(here) if is_postgresql(url) else store_folder(url)
     return Settings(
-        store_folder(resolved["store.url"].value),
+        folder,
+        url if is_postgresql(url) else None,
+        shown if is_postgresql(url) else str(folder),
         resolved["principal"].value,
         resolved["requester"].value,
         resolved["launcher"].value,
@@ -155,8 +168,29 @@ def _upwards(here: Path, name: str, wanted: Callable[[Path], bool]) -> Path | No
 
 def _default(setting: Setting, here: Path) -> str:
     if setting.name == "store.url":
-        return f"sqlite:///{_upwards(here, _STORE_FOLDER, Path.is_dir) or here / _STORE_FOLDER}"
+        return f"sqlite:///{_default_store(here)}"
     return _user() if setting.name == "requester" else setting.default_text
+
+
+def _default_store(here: Path) -> Path:
+    return _upwards(here, _STORE_FOLDER, Path.is_dir) or here / _STORE_FOLDER
+
+
+def is_postgresql(url: str) -> bool:
+    """Whether an address names a PostgreSQL database."""
+    return url.startswith(_POSTGRESQL)
+
+
+def without_password(url: str) -> str:
+    """An address as it may be shown. Of one that is none, nothing is shown in which a password could stand."""
+    scheme, there, rest = url.partition("://")
+    if not there or scheme == "sqlite":
+        return url if there or "@" not in url else "…"
+    place, mark, query = rest.partition("?")
+    user, at, host = place.rpartition("@")
+    name, colon, _ = user.partition(":")
+    hidden = re.sub(r"(?i)((?:^|&)[^=&]*pass[^=&]*=)[^&]*", r"\1…", query)
+    return f"{scheme}://{name}{':…' if colon else ''}{at}{host}{mark}{hidden}"
 
 
 def _user() -> str:
@@ -194,11 +228,20 @@ def _seconds(raw: object) -> str | Unreadable:
 
 
 def _store_url(raw: str) -> str | Unreadable:
-    if raw.startswith("postgresql:"):
-        return Unreadable("this version records runs in SQLite only")
+    if is_postgresql(raw):
+        return _database_url(raw)
     if not raw.startswith("sqlite:///") or raw == "sqlite:///" or "\0" in raw:
-        return Unreadable("a store is named sqlite:///PATH")
+        return Unreadable("a store is named sqlite:///PATH or postgresql://USER@HOST/DATABASE")
     return f"sqlite:///{Path(raw.removeprefix('sqlite:///')).expanduser().absolute()}"
+
+
+def _database_url(raw: str) -> str | Unreadable:
+    place = raw.partition("://")[2].partition("?")[0]
+    if any(character.isspace() or not character.isprintable() for character in raw):
+        return Unreadable("an address holds no blank; write %20 for one")
+    if not place.rpartition("@")[2].partition("/")[2]:
+        return Unreadable("it names no database; write postgresql://USER@HOST/DATABASE")
+    return raw
 
 
 def _from_file(path: Path, defects: list[SettingDefect]) -> Found:

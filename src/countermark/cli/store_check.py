@@ -12,9 +12,9 @@ def store_check(store: StoreOption = None, as_json: JsonOption = False) -> Answe
     from countermark.lines.texts import Document, plain
 
     chosen = settings(store_url=store)
-    findings = tuple(StoreFinding(each.code, each.where, each.what, each.remedy) for each in checked(chosen.store))
-    document: Document = {"store": str(chosen.store), "findings": len(findings)}
+    findings = tuple(StoreFinding(each.code, each.where, each.what, each.remedy) for each in checked(chosen.store, chosen.database))
+    document: Document = {"store": chosen.store_shown, "findings": len(findings)}
     if not findings:
-        return Answer(document, (Lines((f"the store is whole: {plain(str(chosen.store))}",)),), warnings=chosen.warnings)
+        return Answer(document, (Lines((f"the store is whole: {plain(chosen.store_shown)}",)),), warnings=chosen.warnings)
     rows = tuple((each.finding, each.where, each.what) for each in findings)
     return Answer(document, (Table(("finding", "where", "what"), rows),), findings, chosen.warnings, REFUSED)

@@ -11,7 +11,7 @@ def store_init(store: StoreOption = None, as_json: JsonOption = False) -> Answer
     from countermark.lines.texts import Document, plain
 
     chosen = settings(store_url=store)
-    was_there = created(chosen.store)
+    was_there = created(chosen.store, chosen.database)
     said = "there was a store already" if was_there else "created a store"
-    document: Document = {"store": str(chosen.store), "created": not was_there}
-    return Answer(document, (Lines((f"{said}: {plain(str(chosen.store))}",)),), warnings=chosen.warnings)
+    document: Document = {"store": chosen.store_shown, "created": not was_there}
+    return Answer(document, (Lines((f"{said}: {plain(chosen.store_shown)}",)),), warnings=chosen.warnings)

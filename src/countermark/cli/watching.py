@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from countermark.cli.answers import DONE, REFUSED, Answer, Lines
+from countermark.cli.answers import DONE, REFUSED, Answer
 from countermark.cli.failures import CallRefused, OfRun
 from countermark.cli.progress import say
 from countermark.cli.running import concluded
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from countermark.run.records import RunRecord
 
     Must = tuple[type[Verdict], ...]
-    Turn = Callable[[Ports, str, int, Callable[[Verdict], bool], tuple[AnyDefect, ...]], Answer]
 
 
 def starts(verdict: Verdict) -> bool:
@@ -137,29 +136,19 @@ def once(
     before: tuple[str, ...] = (),
 ) -> Answer:
     """Look once and do what is allowed. Where something was done, the answer is what a second look found, never what held before."""
-    from countermark.app.running import advance, look_at
+    from countermark.app.running import advance, look_at, look_soon
 
     step = advance(ports, run_id, retries, allowed)
     if isinstance(step, Refused):
         return _refused(ports, run_id, known(step.defects), before, warnings, must)
     for line in step.acted.lines:
         say(line)
+    if step.acted.lines:
+        look_soon(ports, run_id)
     looked = look_at(ports, run_id) if step.acted.lines else step.looked
     if isinstance(looked, Refused):
         raise CallRefused(known(looked.defects))
     return concluded(looked, (*before, *step.acted.lines), warnings, must)
-
-
-def each_of(ports: "Ports", turn: "Turn", retries: int, allowed: Callable[[Verdict], bool]) -> list[Answer]:
-    """One turn for every open run. What is refused for one run, its reading included, is that run's answer and keeps no other waiting."""
-    answers: list[Answer] = []
-    for run in ports.store.list_runs(open_only=True):
-        try:
-            answers.append(turn(ports, run.run_id, retries, allowed, ()))
-        except CallRefused as refusal:
-            said = Lines((f"run {short(run.run_id)} was refused",))
-            answers.append(Answer({"run": run.run_id}, (said,), refusal.defects, (), refusal.code, short(run.run_id)))
-    return answers
 
 
 def _refused(
