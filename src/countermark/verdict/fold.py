@@ -202,7 +202,8 @@ def admissions(fold: Fold) -> Admissions:
 
 
 def followed_from(fold: Fold, ended: NonEmpty[AttemptKey], holder: AttemptKey) -> AttemptKey:
-    """The frontier attempt that goes on from a checkpoint which ``holder`` wrote: the one that ``holder`` led to, else the first by nonce.
+    """The frontier attempt that goes on from a checkpoint which ``holder`` wrote: the first by nonce that ``holder`` led to. Where all of the
+    frontier ended there is one, for every attempt leads to the frontier.
 
     Each attempt is visited once, from the frontier backwards.
     """
@@ -215,4 +216,4 @@ def followed_from(fold: Fold, ended: NonEmpty[AttemptKey], holder: AttemptKey) -
                 return last
             visited.add(step)
             step = predecessor_of(attempts[step].cause)
-    return min(ended, key=_by_nonce)
+    return ended.first

@@ -116,15 +116,13 @@ def _waited_ms(fold: Fold, standing: Standing) -> int | None:
 def grace_running(fold: Fold, places: Mapping[AttemptKey, Place]) -> tuple[GraceRunning, ...]:
     """How long each started attempt has been waited for; one that may never have been started has no grace to pass."""
     waits = ((attempt, _waited_ms(fold, fold.found[attempt])) for attempt, place in places.items() if place == "pending")
-    return tuple(
-        GraceRunning(attempt, max(waited, 0), fold.grace_ms) for attempt, waited in waits if waited is not None and waited < fold.grace_ms
-    )
+    return tuple(GraceRunning(attempt, max(waited, 0), fold.grace_ms) for attempt, waited in waits if waited is not None)
 
 
 def launch_unobserved(fold: Fold, places: Mapping[AttemptKey, Place]) -> tuple[AxisNotAttempted | AxisRefused, ...]:
     """What nobody here could look at of a launch on another host."""
     elsewhere = {attempt for attempt, place in places.items() if place == "elsewhere"}
-    return unobserved(fold, dict.fromkeys(_LAUNCH, elsewhere)) if elsewhere else ()
+    return unobserved(fold, dict.fromkeys(_LAUNCH, elsewhere))
 
 
 def needs(fold: Fold, places: Mapping[AttemptKey, Place], only_ended: bool, resumable: bool) -> ObservationRequired | None:
@@ -150,8 +148,8 @@ def needs(fold: Fold, places: Mapping[AttemptKey, Place], only_ended: bool, resu
         orders.extend(missing for missing in fold.orders.get(standing.attempt, ()) if missing.rule == "SuccessWithoutOutput")
     if only_ended:
         not_given_up = {attempt for attempt, standing in fold.found.items() if not standing.control.superseded}
-        wanted["processes"] |= not_given_up
-        wanted["checkpoints"] |= set() if resumable else not_given_up
+        wanted["processes"] = not_given_up
+        wanted["checkpoints"] = set() if resumable else not_given_up
         wanted["terminals_again"].update(attempt for attempt, place in places.items() if place == "refused")
         orders.extend(missing for attempt in places for missing in perhaps_alive(fold, fold.found[attempt]))
     return observation(unobserved(fold, wanted), tuple(coordinates), tuple(orders))

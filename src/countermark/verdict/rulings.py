@@ -76,7 +76,7 @@ class Rulings:
 
     @classmethod
     def of(cls, given: tuple[Adjudication, ...]) -> "Rulings":
-        return cls(given, deciding(given)) if given else NOTHING_RULED
+        return cls(given, deciding(given))
 
     def set_aside(self) -> Adjudication | None:
         """The last ruling that sets the attempt aside and still decides on some blocker; None where there is none."""

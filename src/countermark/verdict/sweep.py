@@ -61,5 +61,5 @@ def _together(*answers: object) -> Refused[SweepDefect]:
     """The defects of every refusal among these answers, of which at least one is a refusal."""
     refusals: list[Refused[SweepDefect]] = [answer for answer in answers if isinstance(answer, Refused)]
     found = NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)
-    assert found is not None, "it is called with a refusal"
+    assert found is not None
     return Refused(found)
