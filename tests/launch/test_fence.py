@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from countermark.files import locks, procfs
-from countermark.files.attempt_folder import ReceiptAbsent, ReceiptRead, read_fenced, read_start, read_terminal
+from countermark.files.attempt_folder import ReceiptRead, read_fenced, read_start
 from countermark.launch import local
-from countermark.launch.local import Dispatched, DispatchRefused, DispatchUnknown, Fenced, FenceFailed, FenceHeldOff
+from countermark.launch.local import Dispatched, DispatchUnknown, Fenced, FenceFailed, FenceHeldOff
 from countermark.wire.receipts import Cancelled, NotExecuted, Succeeded
 from tests.faults import planted, proven_by
 from tests.launch.conftest import NONCE, Place
@@ -56,14 +56,17 @@ def test_frozen_with_the_lock_it_cannot_be_fenced_and_goes_on_as_the_one_trainer
 
 
 @proven_by(in_supervisor("fence_is_not_checked"))
-def test_frozen_before_the_start_then_fenced_the_supervisor_starts_nothing(place: Place) -> None:
+def test_frozen_before_the_start_then_fenced_the_supervisor_starts_and_its_child_never_becomes_command(place: Place) -> None:
+    """It could have been past a look at the fence, too: only the exclusive start says who was first, and nothing was refused."""
     controller = place.begin_controller(place.order(), options=("--at", "begun", "--act", "freeze_self"))
     place.wait(lambda: frozen_supervisors(place))
     assert place.launcher().fence(NONCE) == Fenced()
     (frozen,) = frozen_supervisors(place)
     os.kill(frozen, signal.SIGCONT)
-    assert controller.communicate(timeout=20)[0].startswith("DispatchRefused")
-    assert isinstance(read_start(place.folder()), ReceiptAbsent)
+    assert controller.communicate(timeout=20)[0].startswith("Dispatched Dispatched(")
+    assert isinstance(read_start(place.folder()), ReceiptRead)
+    terminal = place.terminal()
+    assert (terminal.outcome, terminal.main) == (Cancelled(), NotExecuted(125, "a relaunch fenced this attempt"))
     assert place.runs() == 0
 
 
@@ -90,14 +93,15 @@ def _is_supervisor_of(pid: int, place: Place) -> bool:
         return False
 
 
-def test_a_fenced_claim_is_refused_and_a_fence_stands_for_ever(place: Place) -> None:
+def test_a_fenced_claim_ends_at_once_and_a_fence_stands_for_ever(place: Place) -> None:
     launcher = place.launcher()
     assert launcher.fence(NONCE) == Fenced()
     first = (place.folder() / "fenced").read_bytes()
     assert launcher.fence(NONCE) == Fenced()
     assert (place.folder() / "fenced").read_bytes() == first
-    assert launcher.dispatch(place.order()) == DispatchRefused("a relaunch fenced this attempt")
-    assert (place.runs(), isinstance(read_terminal(place.folder()), ReceiptAbsent)) == (0, True)
+    assert launcher.dispatch(place.order()) == Dispatched("started")
+    assert (place.terminal().outcome, place.runs()) == (Cancelled(), 0)
+    assert launcher.dispatch(place.order()) == Dispatched("already started")
 
 
 def test_a_live_attempt_is_not_fenced_and_an_ended_one_is(place: Place) -> None:

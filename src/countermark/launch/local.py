@@ -6,10 +6,11 @@ Rules kept here:
    from where the other dispatch stopped. Only the supervisor's exclusive start receipt decides who starts, so dispatching again is safe
    after a crash at any step, and by any number of controllers.
 2. A folder whose claim says something else is refused: nothing of it is started or changed.
-3. "Refused" is said only when nothing was started here: the order was unsound, the claim another, the folder could not be made, or the
-   attempt was fenced. Whatever broke later is "unknown": only look.
+3. "Refused" is said only when nothing was started here: the order was unsound, the claim another, or the folder could not be made.
+   Whatever broke later is "unknown": only look.
 4. The supervisor outlives the controller: its own session, no terminal, no inherited descriptors, and nobody who must wait for it.
-5. A fence is put up under the attempt's lock: afterwards nothing becomes COMMAND there, however late it wakes up.
+5. A fence is put up under the attempt's lock: afterwards nothing becomes COMMAND there, however late it wakes up. A fenced attempt can
+   still be started, and ends at once as cancelled: the start receipt alone tells who was first.
 """
 
 import os
@@ -40,7 +41,7 @@ from countermark.launch.log import LOG_BYTES_MAX
 from countermark.launch.order import LaunchOrder, claim_of, reasons_against
 from countermark.launch.steps import AfterLaunchStep, go_on
 from countermark.launch.stopping import StopResult, stop_attempt
-from countermark.launch.supervisor import ALREADY_STARTED, STARTED, WAS_FENCED
+from countermark.launch.supervisor import ALREADY_STARTED, STARTED
 from countermark.run.claims import Dispatched, DispatchRefused, DispatchUnknown, LaunchResult
 from countermark.wire.receipts import ClaimReceipt, FencedReceipt, encode
 
@@ -108,8 +109,6 @@ class LocalLauncher:
             return self._looked(folder, f"the claim cannot be written to {folder}: {error.strerror}")
         if present(folder, START):
             return Dispatched("already started")
-        if present(folder, FENCED):
-            return DispatchRefused("a relaunch fenced this attempt")
         return self._start(folder)
 
     def _make_folder(self, folder: Path) -> None:
@@ -169,8 +168,6 @@ class LocalLauncher:
             return Dispatched("started")
         if run.returncode == ALREADY_STARTED:
             return Dispatched("already started")
-        if run.returncode == WAS_FENCED:
-            return DispatchRefused("a relaunch fenced this attempt")
         return self._looked(folder, f"the supervisor ended with code {run.returncode}: {said}")
 
     def _looked(self, folder: Path, why: str) -> LaunchResult:

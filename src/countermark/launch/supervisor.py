@@ -4,7 +4,8 @@ Rules kept here:
 
 1. The command forks once. The first process waits until the second has won or lost the start, says so by its exit code, and is gone; the
    second is the supervisor: a session leader of its own, with no terminal, no inherited descriptor and no parent to wait for it.
-2. The start receipt is created exclusively and durably before anything is forked: one start per claim, ever, whoever dispatches.
+2. The start receipt is created exclusively and durably before anything is forked: one start per claim, ever, whoever dispatches. A fence
+   does not bar the start, only COMMAND: another supervisor may have been past such a look, so nobody could say that nothing was started.
 3. The supervisor is a subreaper: whoever COMMAND leaves behind becomes its child, and the terminal is written after the last of them ended.
 4. A stop is asked for durably (``stop.json``) or by SIGTERM: SIGTERM to all below, SIGKILL after the grace, until nobody is left. SIGHUP
    and SIGINT are for terminals and ignored.
@@ -59,7 +60,6 @@ from countermark.wire.receipts import (
 #: Exit codes of the command: what became of the start.
 STARTED: Final = 0
 ALREADY_STARTED: Final = 3
-WAS_FENCED: Final = 4
 NOT_STARTED: Final = 5
 #: The grace of a stop that names none, in seconds.
 GRACE_S: Final = 10.0
@@ -133,8 +133,6 @@ def _begin(folder: Path, log_bytes_max: int, after: AfterSupervisorStep, answer:
     claim = read.receipt
     if claim.attempt != folder.name:
         return answer(NOT_STARTED, f"the claim in {folder.name} is that of {claim.attempt}")
-    if present(folder, FENCED):
-        return answer(WAS_FENCED, "a relaunch fenced this attempt")
     log = BoundedLog(folder, log_bytes_max)
     identity = procfs.this_process()
     started_ms = _now_ms()
