@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import final
 
 from countermark.app.stores import ledger_of
+from countermark.app.sweeping import Observer
 from countermark.files.attempt_folder import START, ReceiptRead, present, read_claim
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.desired import CHECKPOINTS
@@ -37,7 +38,7 @@ class Ports:
     folder: Path
     store: Store
     launcher: LocalLauncher
-    observer: LocalObserver
+    observer: Observer
     host: str
     grace_ms: int
     stop_grace_s: float

@@ -7,6 +7,7 @@ Rules kept here:
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from countermark.evidence.composition import RawReads
 from countermark.evidence.cut import (
@@ -18,8 +19,7 @@ from countermark.evidence.cut import (
     after_terminals_again,
     cut_of,
 )
-from countermark.evidence.members import RawRead
-from countermark.observe.local import LocalObserver
+from countermark.evidence.members import CheckpointSeen, ManifestSeen, OutputSeen, Population, ProcessSeen, RawRead, Terminal
 from countermark.run.checkpoint import AdmittedCheckpoint, admit_checkpoint
 from countermark.run.claims import RunLedger
 from countermark.run.demand import subject_of
@@ -33,7 +33,21 @@ def quiet(stage: str) -> None:
     """Nobody watches."""
 
 
-def look(ledger: RunLedger, observer: LocalObserver, grace_ms: int, progress: Progress = quiet) -> Sweep:
+class Observer(Protocol):
+    """Whoever looks at the five axes of a run: the attempts of a host, a scheduler, or a stand-in."""
+
+    def terminals(self, ledger: RunLedger) -> Population[Terminal]: ...
+
+    def processes(self, ledger: RunLedger) -> Population[ProcessSeen]: ...
+
+    def outputs(self, ledger: RunLedger) -> Population[OutputSeen]: ...
+
+    def checkpoints(self, ledger: RunLedger) -> Population[CheckpointSeen]: ...
+
+    def manifests(self, ledger: RunLedger) -> Population[ManifestSeen]: ...
+
+
+def look(ledger: RunLedger, observer: Observer, grace_ms: int, progress: Progress = quiet) -> Sweep:
     """Read the six stages. ``ledger`` is loaded before, so that every attempt that it names is looked at."""
     subject = subject_of(ledger.desired)
     progress("terminals")

@@ -41,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, frame = _frame(list(sys.argv[1:] if argv is None else argv))
     try:
         return _answered(args, frame)
+    except KeyboardInterrupt:
+        # The parser turns those into an answer that come while a command works; this one came before or after.
+        return _interrupted()
     except (BrokenPipeError, PipeClosed):
         _abandon_output()
         return 141
@@ -80,7 +83,7 @@ def _frame(args: list[str]) -> tuple[list[str], Frame]:
 
 
 def _answered(args: list[str], frame: Frame) -> int:
-    from countermark.cli.answers import Answer, give
+    from countermark.cli.answers import INTERRUPTED, Answer, give
 
     try:
         answer = application().main(args or ["--help"], prog_name="countermark", standalone_mode=False)
@@ -95,9 +98,16 @@ def _answered(args: list[str], frame: Frame) -> int:
     if isinstance(answer, Answer):
         return give(answer, frame.as_json)
     sys.stdout.flush()
-    if answer == 130:
-        _complain("countermark: interrupted; nothing is half done: what was recorded stays, and the same command carries on")
+    if answer == INTERRUPTED:
+        return _interrupted()
     return 2 if not args else answer if isinstance(answer, int) else 0
+
+
+def _interrupted() -> int:
+    from countermark.cli.answers import INTERRUPTED
+
+    _complain("countermark: interrupted; nothing is half done: what was recorded stays, and the same command carries on")
+    return INTERRUPTED
 
 
 def _failure(error: Exception) -> Any:
