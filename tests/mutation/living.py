@@ -15,7 +15,7 @@ from typing import Final
 
 from mutmut.mutation.file_mutation import mutate_file_contents
 
-from tests.mutation.rooms import ROOT, SOURCE, Change, change_of
+from tests.mutation.rooms import ROOT, SOURCE, Change, change_of, numbered
 
 _PACKAGE: Final = "countermark."
 
@@ -28,7 +28,8 @@ def mutants_of(file: str) -> dict[Change, types.CodeType]:
     lines = made.code.splitlines()
     codes = {code.co_name: code for code in _codes(compile(made.code, file, "exec"))}
     module = _PACKAGE + file.removesuffix(".py").replace("/", ".")
-    return {change_of(file, f"{module}.{name}", lines, made.line_span_by_function_name): codes[name] for name in made.mutant_names}
+    changes = numbered(change_of(file, f"{module}.{name}", lines, made.line_span_by_function_name) for name in made.mutant_names)
+    return {change: codes[name] for change, name in zip(changes, made.mutant_names, strict=True)}
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -13,8 +13,8 @@ Rules kept here:
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Final
@@ -89,6 +89,14 @@ def change_of(file: str, name: str, lines: list[str], spans: Mapping[str, LineSp
     return Change(file, f"{owner}.{function}" if owner else function, out, into)
 
 
+def numbered(changes: Iterable[Change]) -> Iterator[Change]:
+    """The changes, of which one that was there before is told apart by its number: a function may hold the same line twice."""
+    seen = Counter[Change]()
+    for change in changes:
+        seen[change] += 1
+        yield change if seen[change] == 1 else replace(change, out=f"{change.out} (no. {seen[change]})")
+
+
 def read_mutants() -> tuple[Mutant, ...]:
     """Every mutant of the copy with what became of it so far."""
     found: list[Mutant] = []
@@ -99,12 +107,17 @@ def read_mutants() -> tuple[Mutant, ...]:
         relative = path.relative_to(COPY)
         spans = MutantLineSpans.load(relative)
         lines = path.read_text(encoding="utf-8").splitlines()
-        for name, code in json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"].items():
-            assert spans is not None, relative
-            status = status_by_exit_code[code]
-            died = None if status in _UNDECIDED else status in _DIED
-            found.append(Mutant(name, change_of(str(relative.relative_to(SOURCE)), name, lines, spans.span_by_function_name), died))
+        assert spans is not None, relative
+        file, where = str(relative.relative_to(SOURCE)), spans.span_by_function_name
+        codes: dict[str, int | None] = json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"]
+        changes = numbered(change_of(file, name, lines, where) for name in codes)
+        found += [Mutant(name, change, _died(code)) for (name, code), change in zip(codes.items(), changes, strict=True)]
     return tuple(found)
+
+
+def _died(code: int | None) -> bool | None:
+    status = status_by_exit_code[code]
+    return None if status in _UNDECIDED else status in _DIED
 
 
 def read_list(text: str) -> tuple[Judged, ...]:

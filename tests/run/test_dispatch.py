@@ -128,7 +128,7 @@ def test_an_outcome_is_recorded_of_a_cancelled_run_too() -> None:
 
 def last_wins() -> AbstractContextManager[object]:
     """Every answer as strong as any other."""
-    return planted(room, "_strength", lambda result: 0 if result.__class__ is Dispatched else -1)()
+    return planted(room, "strength", lambda result: 0 if result.__class__ is Dispatched else -1)()
 
 
 @proven_by(last_wins)

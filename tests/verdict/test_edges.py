@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countermark.evidence.composition import SubjectMismatch
-from countermark.evidence.cut import OutOfOrder
+from countermark.evidence.cut import OutOfOrder, Stage
 from countermark.evidence.members import NotAttempted, RawRead, SourceReading, Unread
 from countermark.run.attempts import Attempt, DuplicateIdentity, InfrastructureRetry, InitialAttempt, Relaunch, RequestedReexecution
 from countermark.run.checkpoint import Component, ComponentAbsent, ComponentMissing, PublicationIncomplete
@@ -232,7 +232,7 @@ def test_what_ended_waits_for_no_order_of_its_launch() -> None:
 @pytest.mark.parametrize("stage", ["processes", "terminals"])
 def test_where_a_reading_is_missing_its_order_is_not_asked_for_as_well(stage: str) -> None:
     scene = Scene((Try(1, STARTED),), **blind(**{stage: {"local": ()}}))
-    seen = "terminals_again" if stage == "terminals" else "processes"
+    seen: Stage = "terminals_again" if stage == "terminals" else "processes"
     wanted = ObservationRequired((AxisNotAttempted(seen, "away", AWAY.why),), (), (), ())
     assert verdict_of(scoped(changed(scene, order=LAST), 1)) == wanted
     other = verdict_of(scoped(changed(scene, order=LAST), 2))

@@ -142,7 +142,8 @@ def admit_dispatch_intent(
     return Stands(standing[0]) if standing else Insertable(intent)
 
 
-def _strength(result: LaunchResult) -> int:
+def strength(result: LaunchResult) -> int:
+    """How much an answer of a launcher says; "surely nothing started" says nothing once another call started something, or may have."""
     return _STRENGTH[type(result)]
 
 
@@ -159,8 +160,8 @@ def admit_dispatch_outcome(
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)
     standing = [earlier for earlier in ledger.outcomes if earlier.attempt == attempt]
-    strongest = max(standing, key=lambda earlier: _strength(earlier.result), default=None)
-    if strongest is not None and _strength(outcome.result) <= _strength(strongest.result):
+    strongest = max(standing, key=lambda earlier: strength(earlier.result), default=None)
+    if strongest is not None and strength(outcome.result) <= strength(strongest.result):
         return Stands(strongest)
     return Insertable(outcome)
 

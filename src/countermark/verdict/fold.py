@@ -202,8 +202,8 @@ def admissions(fold: Fold) -> Admissions:
 
 
 def followed_from(fold: Fold, ended: NonEmpty[AttemptKey], holder: AttemptKey) -> AttemptKey:
-    """The frontier attempt that goes on from a checkpoint which ``holder`` wrote: the first by nonce that ``holder`` led to. Where all of the
-    frontier ended there is one, for every attempt leads to the frontier.
+    """The frontier attempt that goes on from a checkpoint which ``holder`` wrote: the first by nonce that ``holder`` led to. Where all of
+    the frontier ended there is one, for every attempt leads to the frontier.
 
     Each attempt is visited once, from the frontier backwards.
     """

@@ -32,7 +32,8 @@ from countermark.evidence.members import (
     Unread,
 )
 from countermark.run.attempts import AttemptKey
-from countermark.run.claims import Adjudication, ControlState, Dispatched, DispatchRefused, DispatchUnknown, LaunchResult
+from countermark.run.claims import Adjudication, ControlState, DispatchRefused, LaunchResult
+from countermark.run.dispatch import strength
 from countermark.verdict.kinds import (
     AttemptWithoutExecutionClaim,
     Blocker,
@@ -82,10 +83,6 @@ class Standing:
         terminals = self.terminals()
         return bool(terminals) and self.set_aside is None and all(isinstance(terminal.outcome, Succeeded) for terminal in terminals)
 
-    def ended_without_success(self) -> bool:
-        """Whether there is a terminal and it is no success."""
-        return bool(self.terminals()) and not self.succeeded()
-
     def success_said(self) -> bool:
         """Whether any source says success, disputed or not."""
         return any(isinstance(terminal.outcome, Succeeded) for terminal in self.terminals())
@@ -111,22 +108,12 @@ class Standing:
         return bool(self.processes or self.outputs or self.checkpoints or self.manifests or self.disbelieved)
 
     def launch_result(self) -> LaunchResult | None:
-        """The strongest answer of a launcher: "surely nothing started" says nothing once another call started it, or may have."""
-        return max((outcome.result for outcome in self.control.outcomes), key=_strength, default=None)
+        """The strongest answer of a launcher."""
+        return max((outcome.result for outcome in self.control.outcomes), key=strength, default=None)
 
     def dispatch_refused(self) -> bool:
         """Whether the launcher surely started nothing."""
         return isinstance(self.launch_result(), DispatchRefused)
-
-
-def _strength(result: LaunchResult) -> int:
-    match result:
-        case DispatchRefused():
-            return 0
-        case DispatchUnknown():
-            return 1
-        case Dispatched():
-            return 2
 
 
 def standings(evidence: EvidenceComposition, states: Mapping[AttemptKey, ControlState]) -> dict[AttemptKey, Standing]:
