@@ -13,12 +13,12 @@ Evidence lines (what is left out was observed and is empty; effective manifests 
     dispatch: A1 on n2                        a launcher is to be called, decided likewise; "by slurm", "by ray" for other launchers
     outcome: A1 refused                       a launcher's answer, decided likewise
     ruled: A1 set aside by ada                a person's ruling on every conflict of A1 that the lines above show; a line below that tells
-    ruled: A1 believe launcher by ada         an axis once more is what came to light after it
+    ruled: A1 believe launcher by ada         an axis once more is what came to light after it; "a; b": two rulings at one time
     T: {A1 ok, A1 fail}                       ok, fail, killed, cancelled, preempted; "T launcher:" names another source than the supervisor
     T2: {A1 ok}                               the second reading of terminals, where it is not the first once more
     P: {A1 p1 alive, A1 p1 dead boot b0}      alive, settling, dead; "?" for a process without a receipt
     O: {A1 d}                                 a digest's letter; "at /path" for another place than the attempt's own
-    K: {A1 s500, A1 s600 without rng_state}   also "mismatch model_weights"
+    K: {A1 s500, A1 s600 without rng_state}   also "mismatch model_weights", "unread model_weights", "unpublished"; several of them in a row
     M: {A1, A2 seed=18, A3 seed unread}
     any axis: n/a(why), X(why)                nobody looked; no reading
     cancelled, broken off, read backwards, grace: 10, abandoned: A1
@@ -32,6 +32,7 @@ from typing import Any
 
 from countermark.evidence.members import CancelledByRequest, Failed, Killed, NotAttempted, Preempted, Read, Succeeded, Unread
 from countermark.lines.conclusion import conclusion_lines
+from countermark.lines.defects import sentence
 from countermark.run.attempts import (
     Attempt,
     CapabilityEscalation,
@@ -43,7 +44,7 @@ from countermark.run.attempts import (
     RequestedReexecution,
     Resume,
 )
-from countermark.run.checkpoint import ComponentAbsent, ComponentRead, FileReading
+from countermark.run.checkpoint import ComponentAbsent, ComponentRead, ComponentUnreadable, FileReading, Incomplete
 from countermark.run.claims import (
     Adjudication,
     Admissible,
@@ -63,8 +64,8 @@ from countermark.run.claims import (
 from countermark.run.dispatch import Insertable, admit_dispatch_intent, admit_dispatch_outcome
 from countermark.run.records import Stands
 from countermark.values import Refused, Sha256
-from countermark.verdict import Sweep, conclude
-from countermark.verdict.kinds import Blocked, ContradictoryTerminals
+from countermark.verdict import Conclusion, Sweep, conclude
+from countermark.verdict.kinds import Blocked, CheckpointNotAdmitted, ContradictoryTerminals
 from countermark.verdict.rulings import attempts_of, blocker_text
 from tests.recipe.examples import CLEAN
 from tests.verdict.scenes import (
@@ -99,6 +100,11 @@ RESULTS: dict[str, Any] = {
     "dispatched": Dispatched("started"),
     "refused": DispatchRefused("no room"),
     "unknown": DispatchUnknown("the call timed out"),
+}
+BROKEN: dict[str, Callable[[str], Any]] = {
+    "without": lambda name: ComponentAbsent((name,)),
+    "mismatch": lambda name: ComponentRead((FileReading(name, Sha256("e" * 64), 10),), (), Sha256("f" * 64)),
+    "unread": lambda name: ComponentUnreadable((f"{name} was not read",)),
 }
 CHECKPOINT = CheckpointIdentity(5, Sha256("c" * 64))
 
@@ -204,12 +210,16 @@ def member(axis: str, text: str, source: str) -> Any:
 
 def _checkpoint(attempt: int, step: int, words: list[str]) -> Any:
     broken: dict[str, Any] = {}
-    how, *names = words or [""]
-    for name in names:
-        file = FileReading(f"{name}.bin", Sha256("e" * 64), 10)
-        broken[name] = ComponentAbsent((f"{name}.bin",)) if how == "without" else ComponentRead((file,), (), Sha256("f" * 64))
-    assert how in ("", "without", "mismatch")
-    return checkpoint(attempt, step, **broken)
+    how, published = "", True
+    for word in words:
+        if word in BROKEN:
+            how = word
+        elif word == "unpublished":
+            published = False
+        else:
+            broken[word] = BROKEN[how](f"{word}.bin")
+    seen = checkpoint(attempt, step, **broken)
+    return seen if published else replace(seen, readback=replace(seen.readback, marker=Incomplete(("a temporary name",))))
 
 
 def arm(axis: str, text: str, source: str) -> Any:
@@ -248,7 +258,11 @@ class Playing:
         return {"trainer": tuple(map(manifest, succeeded))}
 
     def ruled(self, text: str) -> None:
-        """A person ruled on what is to be seen of an attempt so far."""
+        """Persons ruled on what is to be seen of an attempt so far."""
+        given = [self._ruling(one.strip()) for one in text.split(";")]
+        self.scene = changed(self.scene, adjudications=(*self.scene.adjudications, *given))
+
+    def _ruling(self, text: str) -> Adjudication:
         match = re.fullmatch(r"(A\d+) (?:set aside|believe (\S+)) by (\w+)", text)
         assert match, f"{text!r} is no ruling"
         concluded = conclude(self.whole()[0])
@@ -259,8 +273,7 @@ class Playing:
         about = (one for one in verdict.blockers if attempt in attempts_of(one))
         texts = tuple(blocker_text(one) for one in about if match[2] is None or isinstance(one, ContradictoryTerminals))
         assert texts, f"no conflict of {match[1]} is settled by that"
-        given = Adjudication(attempt, ruling, texts, match[3], "looked into", 60_000)
-        self.scene = changed(self.scene, adjudications=(*self.scene.adjudications, given))
+        return Adjudication(attempt, ruling, texts, match[3], "looked into", 60_000)
 
     def line(self, line: str) -> None:
         """One line of evidence; an axis that is told once more was read anew."""
@@ -304,7 +317,15 @@ def play(evidence: list[str]) -> list[str]:
     conclusion = conclude(whole)
     if isinstance(conclusion, Refused):
         return [*lines, *(f"refused: {type(defect).__name__}" for defect in conclusion.defects)]
-    return [*lines, *conclusion_lines(conclusion)]
+    return [*lines, *conclusion_lines(conclusion), *_inadmissible(conclusion)]
+
+
+def _inadmissible(conclusion: Conclusion) -> Iterator[str]:
+    """Every defect of every checkpoint that cannot be resumed from, as ``checkpoint inspect`` says it."""
+    for why in conclusion.why_not:
+        if isinstance(why, CheckpointNotAdmitted):
+            for defect in why.defects:
+                yield f"step {why.step}: {type(defect).__name__}: {sentence(defect).message}"
 
 
 def _at(ledger: RunLedger) -> RunLedger:

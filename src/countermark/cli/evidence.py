@@ -27,6 +27,9 @@ def evidence(run: RunArgument, store: StoreOption = None, as_json: JsonOption = 
         nothing = Lines((f"nobody has looked at this run yet: countermark reconcile {name}",))
         return Answer({"run": record.run_id, "sweep": None}, (nothing,), (), chosen.warnings, run=name)
     reads = kept.sweep.reads
-    blocks = (Table(SOURCE_COLUMNS, source_rows(reads)), Table(MEMBER_COLUMNS, member_rows(reads)))
+    named = Lines(
+        (f"sweep {kept.sweep_id}: conclude from it once more with countermark reconcile {name} --from-sweep {kept.sweep_id[:8]}",)
+    )
+    blocks = (Table(SOURCE_COLUMNS, source_rows(reads)), Table(MEMBER_COLUMNS, member_rows(reads)), named)
     document: Document = {"run": record.run_id, "sweep": sweep_document(kept.sweep_id, reads, kept.sweep.cut)}
     return Answer(document, blocks, (), chosen.warnings, run=name)
