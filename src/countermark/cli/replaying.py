@@ -21,9 +21,9 @@ def replayed(chosen: "Settings", run: str, sweep: str) -> Answer:
     from countermark.app.compare import find_run
     from countermark.app.replay import replay
     from countermark.app.stores import ledger_of
-    from countermark.store.opening import open_store
+    from countermark.store.reading import open_to_read
 
-    with open_store(ledger_of(chosen.store, chosen.database), create=False) as store:
+    with open_to_read(ledger_of(chosen.store, chosen.database)) as store:
         record = find_run(store, run)
         if isinstance(record, Refused):
             raise CallRefused(known(record.defects))
