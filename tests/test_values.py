@@ -1,6 +1,7 @@
 """Values read, check and spell themselves: one value has one spelling, and nothing from outside raises."""
 
 from dataclasses import FrozenInstanceError
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from countermark.values import (
     Unreadable,
     WeightsRoot,
     shown,
+    spelled,
 )
 from tests.faults import planted, proven_by
 
@@ -186,6 +188,30 @@ def test_what_is_shown_is_short_and_printable(raw: object, length_max: int) -> N
     text = shown(raw, length_max)
     assert len(text) <= length_max
     assert text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (True, "true"),
+        (None, "null"),
+        (Decimal("1.50"), "1.50"),
+        ((1, True, "a"), "[1, true, 'a']"),
+        ({"beta1": Decimal("0.9"), "on": [False]}, "{beta1 = 0.9, on = [false]}"),
+        ({"\n": date(1979, 5, 27)}, r"{'\n' = 1979-05-27}"),
+        ("\x1b[31m", r"'\x1b[31m'"),
+        (["x" * 200], "['" + "x" * 77 + "…"),
+    ],
+)
+def test_what_stood_in_a_recipe_is_spelled_as_recipes_spell_it(raw: object, text: str) -> None:
+    assert spelled(raw) == text
+
+
+def test_a_value_that_is_nested_deeply_is_spelled_all_the_same() -> None:
+    nested: object = ()
+    for _ in range(50):
+        nested = (nested,)
+    assert len(spelled(nested)) <= 80
 
 
 def test_shown_escapes_what_a_terminal_would_obey() -> None:

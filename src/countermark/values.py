@@ -10,10 +10,12 @@ Rules kept here:
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
+from datetime import time as datetime_time
 from decimal import Decimal, InvalidOperation
-from typing import ClassVar, Generic, Protocol, Self, TypeVar, final
+from typing import ClassVar, Generic, Protocol, Self, TypeVar, cast, final
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -24,6 +26,7 @@ _DECIMAL_DIGITS_MAX = 40
 _DECIMAL_EXPONENT_MAX = 400
 _DECIMAL_TEXT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _INTEGER_TEXT = re.compile(r"[+-]?\d{1,40}", re.ASCII)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -48,6 +51,29 @@ def shown(raw: object, length_max: int = 80) -> str:
     """A raw input as it may be shown to a person: escaped, quoted and cut to ``length_max`` characters."""
     text = ascii(raw) if not isinstance(raw, str) else ascii(raw[: length_max + 1])
     return text if len(text) <= length_max else text[: length_max - 1] + "…"
+
+
+def spelled(raw: object, length_max: int = 80) -> str:
+    """A value of a recipe as recipes spell it (``true``, ``[1, "a"]``), cut to ``length_max`` characters; null where there is none."""
+    text = _spelled(raw, 4)
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"
+
+
+def _key(name: object) -> str:
+    return name if isinstance(name, str) and _BARE_KEY.fullmatch(name) else shown(name)
+
+
+def _spelled(raw: object, depth: int) -> str:
+    if raw is None or isinstance(raw, bool):
+        return "null" if raw is None else str(raw).lower()
+    if isinstance(raw, Decimal | date | datetime_time):
+        return str(raw)
+    if isinstance(raw, list | tuple) and depth:
+        return "[" + ", ".join(_spelled(item, depth - 1) for item in cast("tuple[object, ...]", raw)) + "]"
+    if isinstance(raw, Mapping) and depth:
+        items = cast("Mapping[object, object]", raw).items()
+        return "{" + ", ".join(f"{_key(name)} = {_spelled(value, depth - 1)}" for name, value in items) + "}"
+    return shown(cast("object", raw))
 
 
 @final

@@ -180,7 +180,7 @@ def test_what_a_reader_knows_to_be_deferred_is_open_whatever_it_looks_like() -> 
     receipt = Receipt("micro_batch", "r.toml", 9, "trainer.auto_find_batch_size", "tests")
     deferred = Observations((Layer("authored", (Observation("micro_batch", True, receipt, deferred=True),)),))
     assert defects(clean_observations().over(deferred)) == (
-        AxisUnresolved("micro_batch", "trainer.auto_find_batch_size", "True", ENTRIES["micro_batch"].says.pin, 9, "r.toml"),
+        AxisUnresolved("micro_batch", "trainer.auto_find_batch_size", "true", ENTRIES["micro_batch"].says.pin, 9, "r.toml"),
     )
     leaf = Observations((Layer("authored", (Observation("optimizer.eps", 1e-8, receipt, deferred=True),)),))
     assert [defect.axis for defect in defects(clean_observations().over(leaf)) if isinstance(defect, AxisUnresolved)] == ["optimizer"]

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias, final
 
 from countermark.recipe.manifest import ENTRIES, ROSTER, Manifest, manifest_of
 from countermark.recipe.sums import Coordinate, Kind, Parts, Problem, own_leaves, put_together, take_apart
-from countermark.values import NonEmpty, Refused, shown
+from countermark.values import NonEmpty, Refused, shown, spelled
 
 _SEAL: Final = object()
 
@@ -382,4 +382,4 @@ def _text(raw: object) -> str:
         return str(raw)[:80]
     if isinstance(raw, str):
         return raw if raw.isprintable() and 0 < len(raw) <= 80 else shown(raw)
-    return "null" if raw is None else shown(raw)
+    return spelled(raw)

@@ -217,7 +217,7 @@ def test_each_field_of_trl_moves_its_coordinate(changes: dict[str, object], move
 
 OPEN: list[tuple[dict[str, object], AxisUnresolved]] = [
     ({"max_steps": -1}, unresolved("total_steps", "max_steps", "-1")),
-    ({"auto_find_batch_size": True}, unresolved("micro_batch", "auto_find_batch_size", "True")),
+    ({"auto_find_batch_size": True}, unresolved("micro_batch", "auto_find_batch_size", "true")),
     ({"optim": None}, unresolved("optimizer", "optim", "null")),
     ({"bf16": None}, unresolved("numeric_format", "bf16", "null")),
     ({"seed": None}, unresolved("seed", "seed", "null")),
@@ -294,7 +294,7 @@ WRONG: list[tuple[dict[str, object], dict[str, object], dict[str, Any], tuple[st
     ({}, {"lora_dropout": 0.0125}, {}, ("dropout", "lora_dropout", "0.0125")),
     ({}, {"init_lora_weights": "eva"}, {}, ("method", "init_lora_weights", "eva")),
     ({}, {"init_lora_weights": "pissa_niter_4"}, {}, ("method", "init_lora_weights", "pissa_niter_4")),
-    ({}, {"init_lora_weights": False}, {}, ("method", "init_lora_weights", "False")),
+    ({}, {"init_lora_weights": False}, {}, ("method", "init_lora_weights", "false")),
     ({"fp16": True}, {}, {"storage": "bfloat16"}, ("numeric_format", "fp16", "bfloat16, the adapter float32, fp16 autocast")),
     ({}, {}, {"storage": "bfloat16"}, ("numeric_format", "bf16", "bfloat16, the adapter float32, no autocast")),
     ({}, {}, {"quantization": "nf4"}, ("numeric_format", "bf16", "nf4, the adapter float32, no autocast")),

@@ -201,10 +201,10 @@ def test_every_repeated_field_is_named_with_both_lines() -> None:
     [
         ("rank", 'rank = "four"', ("rank", "four", "it is not a whole number")),
         ("rank", "rank = 4.0", ("rank", "4.0", "it is not a whole number")),
-        ("rank", "rank = true", ("rank", "True", "it is not a whole number")),
-        ("rank", "rank = [4]", ("rank", "(4,)", "it is not a whole number")),
-        ("rank", "rank = { value = 4 }", ("rank", "{'value': 4}", "it is not a whole number")),
-        ("rank", "rank = 1979-05-27", ("rank", "datetime.date(1979, 5, 27)", "it is not a whole number")),
+        ("rank", "rank = true", ("rank", "true", "it is not a whole number")),
+        ("rank", "rank = [4]", ("rank", "[4]", "it is not a whole number")),
+        ("rank", "rank = { value = 4 }", ("rank", "{value = 4}", "it is not a whole number")),
+        ("rank", "rank = 1979-05-27", ("rank", "1979-05-27", "it is not a whole number")),
         ("rank", "rank = 0", ("rank", "0", "it must be from 1 to 9223372036854775807")),
         ("rank", "rank = 0x" + "f" * 5000, ("rank", "a whole number of 20000 bits", "it is not a whole number")),
         ("learning_rate", "learning_rate = nan", ("learning_rate", "NaN", "it is not a finite decimal number")),
@@ -231,7 +231,7 @@ def test_one_bad_value_is_said_with_its_line_and_field(field: str, line: str, fo
         ("base_artifact", 'base_artifact = "main"', "main"),
         ("target_modules", 'target_modules = "all-linear"', "all-linear"),
         ("target_modules", 'target_modules = ".*_proj"', ".*_proj"),
-        ("target_modules", "target_modules = []", "()"),
+        ("target_modules", "target_modules = []", "[]"),
         ("total_steps", 'total_steps = "auto"', "auto"),
         ("max_grad_norm", 'max_grad_norm = "none"', "none"),
         ("packing", 'packing = "default"', "default"),
@@ -269,7 +269,7 @@ def test_fields_of_other_tools_and_unknown_ones_are_told_apart_and_found_at_once
         UnsupportedSemanticField(
             "trainer.num_processes", "2", 43, "several workers reduce gradients in an order that no coordinate holds", FILE
         ),
-        AxisUnresolved("micro_batch", "trainer.auto_find_batch_size", "True", ENTRIES["micro_batch"].says.pin, 45, FILE),
+        AxisUnresolved("micro_batch", "trainer.auto_find_batch_size", "true", ENTRIES["micro_batch"].says.pin, 45, FILE),
     )
 
 

@@ -51,7 +51,7 @@ from countermark.recipe.text import (
     Source,
     read_inert,
 )
-from countermark.values import TEXT_LENGTH_MAX, NonEmpty, Refused, Unreadable, shown
+from countermark.values import TEXT_LENGTH_MAX, NonEmpty, Refused, Unreadable, shown, spelled
 
 FORMAT_VERSION: Final = 1
 _TABLES: Final = ("coordinates", "sources", "trainer")
@@ -273,7 +273,7 @@ def _foreign(reading: _Reading, raw: object, known: tuple[str, ...], *path: str)
 
 
 def _found(raw: object) -> str:
-    return raw if isinstance(raw, str) and raw.isprintable() and len(raw) <= 80 else str(raw) if isinstance(raw, Decimal) else shown(raw)
+    return raw if isinstance(raw, str) and raw.isprintable() and len(raw) <= 80 else spelled(raw)
 
 
 @final
