@@ -23,8 +23,16 @@ from hypothesis import HealthCheck, settings
 from tests import faults
 from tests.environment import foreign
 from tests.faults import planted_fault, pytest_generate_tests, pytest_pyfunc_call
+from tests.postgres import postgres, postgres_databases, postgres_url
 
-__all__ = ["planted_fault", "pytest_generate_tests", "pytest_pyfunc_call"]
+__all__ = [
+    "planted_fault",
+    "postgres",
+    "postgres_databases",
+    "postgres_url",
+    "pytest_generate_tests",
+    "pytest_pyfunc_call",
+]
 
 settings.register_profile("gate", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
