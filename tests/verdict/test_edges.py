@@ -18,16 +18,20 @@ from countermark.values import NonEmpty, Refused
 from countermark.verdict import ConvergenceInput, conclude
 from countermark.verdict.fold import followed_from
 from countermark.verdict.kinds import (
+    CANDIDATE_SEAL,
     AxisNotAttempted,
     AxisRefused,
     Blocked,
     CheckpointNotAdmitted,
     CompletionCandidate,
     ContradictoryTerminals,
+    Converged,
     CoordinatesUnread,
     GraceRunning,
+    InProgress,
     LaunchPending,
     Lost,
+    NoSuccess,
     NoTerminal,
     ObservationRequired,
     OrderMissing,
@@ -181,6 +185,31 @@ def test_a_success_that_lacks_a_reading_asks_for_that_alone() -> None:
     conclusion = concluded(dark)
     assert conclusion.verdict == ObservationRequired((), (), (SEED,), ())
     assert conclusion.why_not == (SEED,)
+
+
+def test_a_torn_checkpoint_is_no_matter_while_a_success_lacks_a_reading() -> None:
+    torn = checkpoint(1, 5, rng_state=ComponentAbsent(("rng_state.pth",)))
+    conclusion = concluded(changed(UNREAD, checkpoints={"local": (torn, checkpoint(1, 7))}))
+    assert (conclusion.verdict, conclusion.why_not) == (ObservationRequired((), (), (SEED,), ()), (SEED,))
+
+
+TWO = (Try(1, STARTED), Try(2, STARTED, RequestedReexecution("again")))
+
+
+def test_a_run_that_converged_gives_no_reason_why_another_attempt_did_not() -> None:
+    conclusion = concluded(changed(COMPLETED, tries=TWO, terminals={"supervisor": (ended(1), failed(2))}))
+    assert conclusion.verdict == Converged(CompletionCandidate(key(1), output(1).digest, output(1).path, CANDIDATE_SEAL))
+    assert conclusion.why_not == ()
+
+
+def test_beside_an_attempt_that_completed_the_reasons_of_those_after_it_are_named() -> None:
+    conclusion = concluded(changed(COMPLETED, tries=TWO, processes={"local": (process(2),)}))
+    assert (conclusion.verdict, conclusion.why_not) == (InProgress(NonEmpty(key(2))), (NoTerminal(key(2)),))
+
+
+def test_every_outcome_that_was_said_is_named_as_a_reason() -> None:
+    scene = changed(COMPLETED, terminals={"supervisor": (ended(1),), "launcher": (failed(1, "launcher"), failed(1, "launcher", 2))})
+    assert concluded(scene).why_not == (NoSuccess(key(1), "failed with exit code 1, failed with exit code 2, succeeded"),)
 
 
 @pytest.mark.parametrize(("number", "asked"), [(1, True), (2, False)])

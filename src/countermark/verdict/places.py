@@ -26,7 +26,6 @@ from countermark.verdict.standing import Standing, unread_note
 #: ``claimed``: never dispatched. ``redispatch``: an intent without outcome, here, by a launcher that creates or gets. ``elsewhere``: an
 #: intent of another host, whose processes nobody here can see. ``pending``: started, within its grace. ``unknown``: perhaps started.
 Place = Literal[
-    "candidate",
     "success",
     "ended",
     "abandoned",
@@ -45,7 +44,6 @@ _LAUNCH: tuple[Stage, ...] = ("processes", "terminals_again")
 
 #: The stages that must have been read completely before an attempt in this place is concluded upon.
 _RESTS_ON: Mapping[Place, tuple[Stage, ...]] = {
-    "candidate": (),
     "success": (),
     "ended": (),
     "abandoned": (),
@@ -60,10 +58,8 @@ _RESTS_ON: Mapping[Place, tuple[Stage, ...]] = {
 }
 
 
-def place_of(fold: Fold, standing: Standing, completed: bool) -> Place:
+def place_of(fold: Fold, standing: Standing) -> Place:
     """Where a frontier attempt of which nothing lives stands."""
-    if completed:
-        return "candidate"
     if standing.terminals():
         return "success" if standing.succeeded() else "ended"
     if standing.control.superseded:

@@ -133,8 +133,7 @@ def _named(needed: ObservationRequired) -> tuple[WhyNot, ...]:
 
 def _at_rest(fold: Fold, frontier: list[Standing]) -> Walked:
     """The arms below ``InProgress``, over attempts of which none lives."""
-    completed = {candidate.attempt for candidate in fold.candidates}
-    places: dict[AttemptKey, Place] = {standing.attempt: place_of(fold, standing, standing.attempt in completed) for standing in frontier}
+    places: dict[AttemptKey, Place] = {standing.attempt: place_of(fold, standing) for standing in frontier}
     only_ended = not fold.candidates and all(place in ("ended", "refused") for place in places.values())
     looked: Admissions = admissions(fold) if only_ended else ((), ())
     admitted, rejected = NonEmpty.of(looked[0]), looked[1]
@@ -156,7 +155,8 @@ def _at_rest(fold: Fold, frontier: list[Standing]) -> Walked:
             return SeveralCandidates(candidates, len({candidate.output for candidate in candidates}) == 1), ()
         return Converged(candidates.first), ()
     ended = at("ended", "refused")
-    assert ended is not None, "every frontier attempt has a place above"
+    # Any other place was answered above, and a success that is no candidate is among what is needed.
+    assert ended is not None
     if admitted is None:
         return RetryRequired(ended), rejected
     newest, *older = (checkpoint for _, checkpoint in admitted)
