@@ -14,6 +14,7 @@ from countermark.launch.local import LocalLauncher
 from countermark.lines.surface import CheckpointNotAmong, RetriesUsedUp
 from countermark.run.attempts import Relaunch, Resume
 from countermark.run.checkpoint import ComponentMissing, PublicationIncomplete
+from countermark.run.claims import DispatchRefused
 from countermark.run.readback import Component
 from countermark.values import Refused
 from countermark.verdict.kinds import CheckpointNotAdmitted, NoSuccess, ResumeAvailable
@@ -244,6 +245,22 @@ def test_a_lost_attempt_of_which_something_lives_is_not_raced(bench: Bench) -> N
     answer = acting.act(bench.ports, last.record, last.conclusion.verdict, 0, ())
     os.close(descriptor)
     assert names(answer) == ["AttemptNotFenced"] and len(bench.claims(run)) == 1
+
+
+def refused_launches_are_not_fenced() -> AbstractContextManager[object]:
+    return planted(acting, "_still_to_be_launched", lambda ports, ledger, before: None)()
+
+
+@proven_by(refused_launches_are_not_fenced)
+def test_what_follows_a_refused_launch_bars_it_first(bench: Bench) -> None:
+    """The refusal was one call's: another controller that said the same intent may call the launcher later."""
+    run = bench.told(HONEST)
+    with planted(acting, "_launch", lambda ports, record, claim, beginning: DispatchRefused("the disk is full"))():
+        assert bench.acted(run)[-1].endswith("the disk is full")
+    assert arm(bench.look(run)) == "RetryRequired" and bench.executions() == []
+    assert bench.acted(run, retries=1)
+    assert (bench.folder(run, 0) / "fenced").exists() and not (bench.folder(run, 1) / "fenced").exists()
+    assert arm(bench.ended(run)) == "Converged" and bench.executions() == [""]
 
 
 # -------------------------------------------------------------------------------------------------------------- stopping

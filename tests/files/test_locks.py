@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from countermark.files import locks
-from countermark.files.locks import LockAbsent, LockFree, LockHeld, LockUnreadable, holds_lock, open_lock, probe_lock, take_lock
+from countermark.files.locks import LockAbsent, LockFree, LockHeld, LockUnreadable, holds_lock, open_lock, probe_lock, take_fence, take_lock
 from tests.faults import planted, proven_by
 
 
@@ -36,6 +36,24 @@ def test_a_lock_is_exclusive_and_seen_from_the_same_process(path: Path) -> None:
     os.close(first)
     assert (probe_lock(path), take_lock(second)) == (LockFree(), True)
     os.close(second)
+
+
+def fences_like_a_trainer() -> AbstractContextManager[object]:
+    """The fault: a fence locks all of the file, so a look takes it for a trainer that lives."""
+    return planted(locks, "_FENCE", locks._ALL)()
+
+
+@proven_by(fences_like_a_trainer)
+def test_a_fence_shuts_the_trainer_out_and_looks_like_none(path: Path) -> None:
+    trainer, fence, other = (open_lock(path) for _ in range(3))
+    try:
+        assert (take_fence(fence), probe_lock(path)) == (True, LockFree())
+        assert (take_lock(trainer), take_fence(other)) == (False, False)
+        os.close(fence)
+        assert (take_lock(trainer), take_fence(other), probe_lock(path)) == (True, False, LockHeld())
+    finally:
+        os.close(trainer)
+        os.close(other)
 
 
 def test_whoever_inherits_the_descriptor_holds_the_lock(path: Path) -> None:

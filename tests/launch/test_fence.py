@@ -39,7 +39,7 @@ def test_frozen_before_the_lock_then_fenced_it_never_becomes_command(place: Plac
 
 
 def fence_takes_no_lock() -> AbstractContextManager[object]:
-    return planted(local.locks, "take_lock", lambda descriptor: True)()
+    return planted(local.locks, "take_fence", lambda descriptor: True)()
 
 
 @pytest.mark.parametrize("step", ["locked", "process written", "fence checked"])

@@ -7,7 +7,8 @@ Rules kept here:
 3. The intent is durable before the launcher is called and the outcome after; a call that broke is ``unknown``, never ``refused``.
 4. Nothing is retried beyond the number that the caller allows. Beginning where an earlier resume or relaunch began is a retry too: no
    progress was made between, and a trainer that always dies, or is always lost, there is not started for ever.
-5. What a person asked for is not bounded, and counts as no retry: the ledger keeps who asked for a claim.
+5. Whatever could still begin late is fenced before another attempt follows it: what was lost, and what a launcher refused.
+6. What a person asked for is not bounded, and counts as no retry: the ledger keeps who asked for a claim.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from countermark.run.attempts import (
     Relaunch,
     Resume,
     checkpoint_of,
+    predecessor_of,
 )
 from countermark.run.checkpoint import AdmittedCheckpoint
 from countermark.run.claims import (
@@ -147,6 +149,8 @@ def resume(ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoint: Adm
 
 def start(ports: Ports, record: RunRecord, cause: Cause, by: str = "") -> Acted | Refused[object]:
     """Claim the transition and dispatch the claim that holds its slot, whoever won it. ``by``: the person who asked for it, if one did."""
+    if (refusal := _still_to_be_launched(ports, record.ledger, predecessor_of(cause))) is not None:
+        return refusal
     demand = record.ledger.desired.demand
     candidate = AttemptKey(demand.work, Nonce(ports.new_nonce()))
     transition = Transition(demand.id, demand.work, cause)
@@ -163,6 +167,22 @@ def start(ports: Ports, record: RunRecord, cause: Cause, by: str = "") -> Acted 
     )
     dispatched = dispatch(ports, record.run_id, attempt)
     return dispatched if isinstance(dispatched, Refused) else Acted((said, *dispatched.lines))
+
+
+def _still_to_be_launched(ports: Ports, ledger: RunLedger, before: AttemptKey | None) -> Refused[object] | None:
+    """Bar an attempt whose dispatch was refused, before it is followed by another; every reason why it could not be.
+
+    A refusal speaks of its own call. Another controller may have said the same intent and call the launcher later, and its trainer would
+    run beside the successor's.
+    """
+    if before is None or not (results := [outcome.result for outcome in ledger.outcomes if outcome.attempt == before]):
+        return None
+    if not all(isinstance(result, DispatchRefused) for result in results):
+        return None
+    elsewhere = sorted({intent.host for intent in ledger.intents if intent.attempt == before} - {ports.host})
+    if elsewhere:
+        return Refused(NonEmpty(AttemptNotFenced(before, f"it was to be dispatched on {', '.join(elsewhere)}")))
+    return _unfenced(before, ports.launcher.fence(before.nonce.hex))
 
 
 def dispatch(ports: Ports, run_id: str, attempt: AttemptKey) -> Acted | Refused[object]:

@@ -5,6 +5,7 @@ Rules kept here:
 1. Probing never takes the lock: a probe that did would race the process that is about to take it.
 2. A probe opens the file read-only, follows no symbolic link, and never creates it.
 3. A lock file is created once and never removed or replaced: a lock on a removed file is seen by nobody.
+4. A fence shuts a trainer out without looking like one: it holds the first byte, a trainer holds them all, and a probe asks about the rest.
 """
 
 import errno
@@ -48,9 +49,14 @@ class LockUnreadable:
 
 LockReading = LockHeld | LockFree | LockAbsent | LockUnreadable
 
+#: Ranges of the lock file as first byte and length; a length of 0 reaches to its end, however long it grows.
+_ALL: Final = (0, 0)
+_FENCE: Final = (0, 1)
+_BEHIND_FENCE: Final = (1, 0)
 
-def _whole_file(kind: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0)
+
+def _exclusive(place: tuple[int, int]) -> bytes:
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *place, 0)
 
 
 def open_lock(path: Path) -> int:
@@ -59,9 +65,18 @@ def open_lock(path: Path) -> int:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Take the exclusive lock on the descriptor's open file description at once; False when another one holds it."""
+    """Take the exclusive lock on the descriptor's open file description at once; False when another one holds it, or a fence."""
+    return _take(descriptor, _ALL)
+
+
+def take_fence(descriptor: int) -> bool:
+    """Shut out whoever would take the lock, as long as the descriptor is open; False when somebody holds it. No probe sees this."""
+    return _take(descriptor, _FENCE)
+
+
+def _take(descriptor: int, place: tuple[int, int]) -> bool:
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole_file(fcntl.F_WRLCK))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _exclusive(place))
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
@@ -70,7 +85,7 @@ def take_lock(descriptor: int) -> bool:
 
 
 def probe_lock(path: Path) -> LockReading:
-    """Whether somebody holds the lock, asked on an open file description of our own without taking it."""
+    """Whether somebody holds the lock, a fence aside, asked on an open file description of our own without taking it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -80,7 +95,7 @@ def probe_lock(path: Path) -> LockReading:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return LockUnreadable(f"{path.name} is no regular file")
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file(fcntl.F_WRLCK))
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _exclusive(_BEHIND_FENCE))
     except OSError as error:
         return LockUnreadable(f"{path.name}: {error.strerror}")
     finally:

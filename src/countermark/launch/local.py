@@ -192,7 +192,7 @@ class LocalLauncher:
             self._make_folder(folder)
             descriptor = locks.open_lock(folder / LOCK)
             try:
-                if not locks.take_lock(descriptor):
+                if not locks.take_fence(descriptor):
                     return FenceHeldOff()
                 by = procfs.this_process()
                 receipt = FencedReceipt(1, nonce, by, time.time_ns() // 1_000_000)
