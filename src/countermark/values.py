@@ -64,6 +64,7 @@ def _key(name: object) -> str:
 
 
 def _spelled(raw: object, depth: int) -> str:
+    whole = raw
     if raw is None or isinstance(raw, bool):
         return "null" if raw is None else str(raw).lower()
     if isinstance(raw, Decimal | date | datetime_time):
@@ -73,7 +74,7 @@ def _spelled(raw: object, depth: int) -> str:
     if isinstance(raw, Mapping) and depth:
         items = cast("Mapping[object, object]", raw).items()
         return "{" + ", ".join(f"{_key(name)} = {_spelled(value, depth - 1)}" for name, value in items) + "}"
-    return shown(cast("object", raw))
+    return shown(whole)
 
 
 @final
