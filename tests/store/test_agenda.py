@@ -67,6 +67,30 @@ def test_every_control_fact_opens_the_run_again(store: Store, what: str) -> None
     assert store.check() == ()
 
 
+def late_verdicts_change_nothing() -> AbstractContextManager[object]:
+    """The fault: a verdict that closes at a passed version leaves the agenda as it is."""
+    follow = agenda.follow
+
+    def unless_late(connection: object, run_id: str, closed: bool, version: int) -> None:
+        if not closed or agenda.version_of(connection, run_id) == version:  # type: ignore[arg-type]
+            follow(connection, run_id, closed, version)  # type: ignore[arg-type]
+
+    return planted(agenda, "follow", unless_late)()
+
+
+@proven_by(late_verdicts_change_nothing)
+def test_a_late_controller_does_not_hide_a_run_that_its_verdict_would_leave_open(store: Store) -> None:
+    recorded(store)
+    before = loaded(store).ledger.version
+    won(store, 1)
+    swept(store, name="s1")
+    swept(store, name="s2")
+    store.record_verdict("s2", StoredVerdict("Converged", True, loaded(store).ledger.version, b"done"))
+    assert (open_runs(store), store.check()) == ([], ())
+    store.record_verdict("s1", StoredVerdict("Converged", True, before, b"done"))
+    assert store.check() == ()
+
+
 def whatever_the_version() -> AbstractContextManager[object]:
     """A verdict that closes a run although a fact was recorded since."""
     return planted(agenda, "version_of", lambda connection, run_id: 0)()
@@ -97,7 +121,7 @@ def test_a_closing_that_broke_off_before_the_agenda_is_mended_by_the_next_look(s
     recorded(store)
     swept(store)
     with monkeypatch.context() as patch:
-        patch.setattr(agenda, "close", lambda *asked: None)
+        patch.setattr(agenda, "follow", lambda *asked: None)
         store.record_verdict("s1", CLOSED)
     assert open_runs(store) == [RUN], "one look too many"
     assert store.check() == ()

@@ -36,12 +36,6 @@ def hurry(connection: Connection, run_id: str, due_ms: int) -> None:
     connection.execute(update(agenda).where(agenda.c.run_id == run_id, agenda.c.due_ms > due_ms).values(due_ms=due_ms))
 
 
-def close(connection: Connection, run_id: str, version: int) -> None:
-    """Take the run out when ``version`` is still its own. The caller holds the run."""
-    if version_of(connection, run_id) == version:
-        connection.execute(delete(agenda).where(agenda.c.run_id == run_id))
-
-
 def set_due(connection: Connection, run_id: str, due_ms: int) -> None:
     """When the run is to be looked at next; a run that is not on the agenda stays off it."""
     connection.execute(update(agenda).where(agenda.c.run_id == run_id).values(due_ms=due_ms))
@@ -64,8 +58,12 @@ def next_due(connection: Connection) -> int | None:
 
 
 def follow(connection: Connection, run_id: str, closed: bool, version: int) -> None:
-    """What the run's newest verdict, made at ``version``, means for the agenda. The caller holds the run."""
-    if closed:
-        close(connection, run_id, version)
+    """What the run's newest verdict, made at ``version``, means for the agenda. The caller holds the run.
+
+    A controller may be late: what it closes at a version that has passed is looked at once more, also where another one had closed the run
+    at its own version meanwhile.
+    """
+    if closed and version_of(connection, run_id) == version:
+        connection.execute(delete(agenda).where(agenda.c.run_id == run_id))
     elif is_recorded(connection, run_id):
         put(connection, run_id, 0)
