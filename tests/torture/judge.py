@@ -11,7 +11,7 @@ Rules kept here:
 from typing import Final
 
 from countermark.app.running import Looked, look_at
-from countermark.run.attempts import predecessor_of
+from countermark.run.attempts import Relaunch, predecessor_of
 from countermark.run.records import RunRecord
 from countermark.verdict.kinds import Blocked, Cancelled, Converged, EffectiveManifestDiverges, SeveralCandidates, SuccessWithoutOutput
 from tests.simulation.checker import check
@@ -52,7 +52,10 @@ def judge(scene: Scene, count: Count, figures: Figures) -> None:
 
 def _not_at_rest(looked: Looked, count: Count) -> str | None:
     verdict = looked.conclusion.verdict
-    if isinstance(verdict, SeveralCandidates) and not looked.record.ledger.abandonments:
+    ledger = looked.record.ledger
+    # A supervisor that is held by a signal while its trainer ends says so late: its attempt was lost by then, and was followed.
+    followed = any(isinstance(claim.transition.cause, Relaunch) for claim in ledger.claims)
+    if isinstance(verdict, SeveralCandidates) and not ledger.abandonments and not followed:
         return f"two attempts succeeded although nobody gave one up: {verdict}"
     if isinstance(verdict, Converged | SeveralCandidates | Cancelled):
         return None
