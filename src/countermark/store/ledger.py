@@ -138,7 +138,7 @@ _RUN: Final = Statement(select(runs).where(runs.c.run_id == bindparam("run_id"))
 
 
 def load(connection: Connection, run_id: str, follows: Callable[[Row], Followed] = derive) -> RunRecord | Refused[RunUnknown | RowDefect]:
-    """The run with everything that is recorded about it, or every row that is refused. ``follows`` tells what follows from the run's row."""
+    """The run with everything that is recorded about it, or every row that is refused. ``follows`` tells what a run's row gives."""
     found = _RUN.rows(connection, run_id=run_id)
     if not found:
         return Refused(NonEmpty(RunUnknown(run_id)))

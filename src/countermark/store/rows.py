@@ -107,9 +107,12 @@ def _frozen(value: object) -> JsonValue:
     raise BadCell("it is no JSON")
 
 
+_JSON: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
 def to_json(value: JsonValue) -> str:
     """ASCII JSON with sorted keys. Raises ``ValueError`` for numbers that JSON does not have and for loops."""
-    return json.dumps(_plain(value), ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return _JSON.encode(_plain(value))
 
 
 def from_json(row: Row, column: str) -> JsonValue:

@@ -59,6 +59,7 @@ class _Database:
         found = _regular_file(path)
         self._identity = (found.st_dev, found.st_ino)
         self.engine: Engine = create_engine("sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool, pool_size=4, max_overflow=-1)
+        self._idle: list[Connection] = []
         try:
             with translated(path, wait_s):
                 self._recognize()
@@ -99,18 +100,40 @@ class _Database:
             raise StoreError(StoreDamaged(str(self.path), "the file was moved, replaced or removed while it was open"))
 
     @contextmanager
+    def _lent(self) -> Generator[Connection, None, None]:
+        """A connection for one transaction. One that served well is kept for the next: getting it anew costs as much as a statement."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.engine.connect()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+
+    def close(self) -> None:
+        """Close every connection that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+        self.engine.dispose()
+
+    @contextmanager
     def _lightly(self, connection: Connection) -> Generator[None, None, None]:
-        connection.exec_driver_sql("PRAGMA synchronous=NORMAL")
+        cursor = connection.connection.cursor()
+        cursor.execute("PRAGMA synchronous=NORMAL")
         try:
             yield
         finally:
-            connection.exec_driver_sql(f"PRAGMA synchronous={self._synchronous}")
+            cursor.execute(f"PRAGMA synchronous={self._synchronous}")
 
     @contextmanager
     def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"], hint: bool = False) -> Generator[Connection, None, None]:
         """One transaction, committed when the block ends without an exception. A ``hint`` may be lost with the power."""
-        with translated(self.path, self.wait_s), self.engine.connect() as connection, self._lightly(connection) if hint else nullcontext():
-            connection.exec_driver_sql(begin)
+        with translated(self.path, self.wait_s), self._lent() as connection, self._lightly(connection) if hint else nullcontext():
+            connection.begin()
+            connection.connection.cursor().execute(begin)
             try:
                 self._still_there()
                 yield connection
@@ -193,7 +216,7 @@ class SqliteStore(SqlStore):
             try:
                 observations = _Database(folder / OBSERVATIONS_FILE, "NORMAL", wait_s)
             except BaseException:
-                ledger.engine.dispose()
+                ledger.close()
                 raise
         return cls(folder, ledger, observations, wait_s)
 
@@ -282,5 +305,5 @@ class SqliteStore(SqlStore):
         return (*found, *checks.agenda_findings(missing, ledger))
 
     def close(self) -> None:
-        self._ledger.engine.dispose()
-        self._observations.engine.dispose()
+        self._ledger.close()
+        self._observations.close()
