@@ -13,7 +13,7 @@ WORKERS ?= 2
 # Extra arguments for pytest: make unit ARGS="-k manifest".
 ARGS ?=
 
-.PHONY: help test check lint types imports unit demo setup docs simulate torture mutation clean
+.PHONY: help test check lint types imports unit demo setup docs models simulate torture mutation clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ imports: $(VENV)/test.stamp ## The order of the rooms
 unit: $(VENV)/test.stamp ## The suite alone
 	@echo "countermark: the suite"
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+
+models: ## The model of the claim protocol, searched exhaustively: safe variants hold, broken rules are found (Spin and gcc)
+	@nice -n 10 $(PYTHON) models/check.py
 
 simulate: $(VENV)/test.stamp ## Simulated histories with crashes at every step: a million, goes on where it was (ARGS="--histories N --seed N")
 	@nice -n 10 $(BIN)/python -m tests.simulation.campaign $(ARGS)
