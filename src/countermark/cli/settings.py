@@ -52,8 +52,7 @@ ROSTER: Final = (
         "store.url",
         "store",
         "the .countermark folder here or in a folder above, else one is created here",
-        "Where runs are recorded: sqlite:///PATH of a store folder, or postgresql://USER@HOST/DATABASE. With a database, this host's "
-        "attempts lie in the store folder that would be the default.",
+        "Where runs are recorded: sqlite:///PATH of a store folder.",
     ),
     Setting("principal", "name", "local", "The account under which a work is counted; part of the Work key."),
     Setting("requester", "name", "the name of the user who calls", "Who asks for a run; with the request it names the run."),

@@ -201,7 +201,7 @@ class StoreAddressUnknown:
         return "this address names no kind of store"
 
     def remedy(self) -> str:
-        return "name a folder as sqlite:///PATH or a database as postgresql://USER@HOST/DATABASE"
+        return "name a folder as sqlite:///PATH; a ledger in PostgreSQL comes with a later version"
 
 
 StoreFailure = (
