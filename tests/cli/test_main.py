@@ -197,7 +197,7 @@ def test_no_file_takes_the_number_of_a_closed_stream(here: Path) -> None:
 
 def test_an_interrupted_watch_ends_with_130_and_a_clean_line_and_the_attempt_goes_on(here: Path) -> None:
     write_recipe(here)
-    command = [*PROGRAM, "run", "recipe.toml", "--", "sh", "-c", "touch started; sleep 8"]
+    command = [*PROGRAM, "run", "recipe.toml", "--", "sh", "-c", "touch started; sleep 45"]
     with subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as running:
         deadline = time.monotonic() + 30
         while not (here / "started").exists() and time.monotonic() < deadline:
