@@ -77,6 +77,7 @@ def interrupted(process: "subprocess.Popen[str]") -> str:
             return process.communicate(timeout=15)[0]
         except subprocess.TimeoutExpired:
             continue
+    process.kill()
     raise AssertionError("six interrupts end nothing")
 
 
