@@ -66,7 +66,7 @@ class StoreOfAnotherVersion:
     def remedy(self) -> str:
         if self.found > self.supported:
             return "use the countermark release that wrote it, or a later one; the store was not touched"
-        return "stop every countermark process on it, then: countermark store migrate (nothing is lost; the store was not touched)"
+        return "use the countermark release that wrote it; this one reads no other schema, and the store was not touched"
 
 
 @final

@@ -3,7 +3,7 @@
 Rules kept here:
 
 1. Append-only: on every table of recorded things, triggers refuse UPDATE, DELETE and an INSERT that would replace a row. ``agenda`` alone
-   is derived from them and changes (docs/decisions/0011-the-agenda-is-derived.md).
+   is derived from them and changes.
 2. A slot, an attempt's nonce, and a predecessor are each used once, by unique indices: a mistake above cannot commit a double.
 3. A run's version is the number of its rows in ``facts``; nothing stores it to be changed. Every control fact has one row there, whose
    primary key (run, version) makes two writers of the same version collide.
