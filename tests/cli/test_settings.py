@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from countermark.cli import settings
-from countermark.cli.settings import PROJECT_FILE, ROSTER, SettingDefect, Settings, resolve_settings, store_folder
+from countermark.cli.settings import PROJECT_FILE, ROSTER, SettingDefect, Settings, resolve_settings
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
+from countermark.store.opening import folder_of
 from countermark.values import Refused
 from tests.faults import planted, proven_by
 
@@ -161,4 +162,4 @@ def test_a_user_whose_name_is_no_requester_gets_one_that_is(tmp_path: Path, monk
 
 
 def test_the_folder_of_a_ledger_file_is_its_store() -> None:
-    assert store_folder("sqlite:////a/b.sqlite") == Path("/a")
+    assert folder_of("sqlite:////a/b.sqlite") == Path("/a")

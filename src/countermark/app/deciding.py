@@ -12,6 +12,7 @@ from itertools import count
 from typing import final
 
 from countermark.app.acting import Acted, end_here, relaunch_from, start
+from countermark.app.compare import PREFIX_MIN
 from countermark.app.ports import Ports
 from countermark.app.running import Looked, look_at, look_soon
 from countermark.app.sweeping import admitted
@@ -41,9 +42,6 @@ from countermark.verdict.kinds import (
     SeveralCandidates,
     Verdict,
 )
-
-#: The shortest prefix of an id that is looked up.
-_PREFIX_MIN = 8
 
 
 def cancel_run(ports: Ports, run_id: str, by: str) -> Acted | Refused[object]:
@@ -100,7 +98,7 @@ def _begun(ports: Ports, looked: Looked, answer: Acted | Refused[object]) -> Act
 
 
 def _lost(ports: Ports, looked: Looked, lost: Lost, from_nothing: bool, by: str) -> Acted | Refused[object]:
-    """Relaunch one lost attempt after the other; where one moved the ledger, the next is for the next look."""
+    """Relaunch the first lost attempt. That moves the ledger, so another one is for the next call."""
     checkpoints = () if from_nothing else admitted(looked.sweep)
     newest = checkpoints[0].identity if checkpoints else None
     return _begun(ports, looked, relaunch_from(ports, looked.record, lost.attempts.first, newest, by))
@@ -125,9 +123,7 @@ def reexecute_run(ports: Ports, run_id: str, request: str | None, by: str) -> Ac
     verdict = looked.conclusion.verdict
     made = _requests(ledger)
     name = request if request is not None else _standing(looked) or next(each for each in _names() if each not in made)
-    if name not in made and not _at_rest(verdict):
-        return _refused(looked, RunNotAtRest(type(verdict).__name__))
-    if ledger.cancellations:
+    if ledger.cancellations or (name not in made and not _at_rest(verdict)):
         return _refused(looked, RunNotAtRest(type(verdict).__name__))
     return _begun(ports, looked, start(ports, looked.record, RequestedReexecution(name), by))
 
@@ -175,7 +171,7 @@ class Abandoned:
 def abandon_attempt(ports: Ports, text: str, by: str) -> Abandoned | Refused[object]:
     """Record that a person gave the attempt up, which 8 or more digits of its id name. It is superseded from now on: stopped where it
     shows up, never gone on with."""
-    found = ports.store.find_attempt(text) if len(text) >= _PREFIX_MIN else ()
+    found = ports.store.find_attempt(text) if len(text) >= PREFIX_MIN else ()
     if not found:
         return Refused(NonEmpty(_no_attempt(ports, text)))
     one, *others = found
@@ -194,7 +190,7 @@ def abandon_attempt(ports: Ports, text: str, by: str) -> Abandoned | Refused[obj
 
 def _no_attempt(ports: Ports, text: str) -> NothingNamed | RunNamedForAttempt:
     """Why the text names no attempt; the attempts of the run that it names, where it names one."""
-    runs = ports.store.find_runs(text) if len(text) >= _PREFIX_MIN else ()
+    runs = ports.store.find_runs(text) if len(text) >= PREFIX_MIN else ()
     record = ports.load(runs[0].run_id) if len(runs) == 1 else None
     if record is None or isinstance(record, Refused):
         return NothingNamed(text)

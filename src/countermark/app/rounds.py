@@ -215,8 +215,11 @@ class Rounds:
             self._did.pop(run.run_id, None)
             return turn
         after_ms = self._after_ms(run.run_id, step) if isinstance(step, Step) else self.pace.rest_ms
-        self._patiently(lambda: agenda.again(run.run_id, after_ms))
+        self._again(agenda, run.run_id, after_ms)
         return turn
+
+    def _again(self, agenda: _Agenda, run_id: str, after_ms: int) -> None:
+        self._patiently(lambda: agenda.again(run_id, after_ms))
 
     def _after_ms(self, run_id: str, step: Step) -> int:
         """When to look again, from what there is to hope for."""
@@ -238,9 +241,6 @@ class Rounds:
         since = self._uncertain.setdefault(run_id, time.monotonic())
         return wait_ms if time.monotonic() - since < self.ports.grace_ms / 1000 else self.pace.rest_ms
 
-    def _at_once(self, agenda: _Agenda, run_id: str) -> None:
-        self._patiently(lambda: agenda.again(run_id, 0))
-
     def _nap(self, agenda: _Agenda, longest_s: float) -> None:
         """Sleep, and meanwhile look whether some attempt of this host changed."""
         deadline = time.monotonic() + longest_s
@@ -250,7 +250,7 @@ class Rounds:
             for run_id in list(self._signs):
                 signs = self._signs.pop(run_id)
                 if changed(signs):
-                    self._at_once(agenda, run_id)
+                    self._again(agenda, run_id, 0)
                     return
                 # To the end of the line, so that each is looked at in its turn.
                 self._signs[run_id] = signs

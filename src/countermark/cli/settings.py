@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast, final
 
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
+from countermark.store.opening import folder_of, is_postgresql
 from countermark.values import NonEmpty, Principal, Refused, Unreadable
 
 SettingDefect = SettingUnknown | SettingUnreadable
@@ -28,7 +29,6 @@ SettingKind = Literal["store", "name", "launcher", "seconds"]
 PROJECT_FILE: Final = "countermark.toml"
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _STORE_FOLDER: Final = ".countermark"
-_POSTGRESQL: Final = ("postgresql://", "postgres://")
 
 
 @final
@@ -122,7 +122,7 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
     url = resolved["store.url"].value
     shown = without_password(url)
     resolved["store.url"] = replace(resolved["store.url"], value=shown)
-    folder = _default_store(here) if is_postgresql(url) else store_folder(url)
+    folder = folder_of(url) or _default_store(here)
     return Settings(
         folder,
         url if is_postgresql(url) else None,
@@ -149,12 +149,6 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     return Path(base) / "countermark" / "config.toml"
 
 
-def store_folder(url: str) -> Path:
-    """The folder of a store's address; an address of the ledger's file means its folder."""
-    path = Path(url.removeprefix("sqlite:///"))
-    return path.parent if path.suffix == ".sqlite" else path
-
-
 def _upwards(here: Path, name: str, wanted: Callable[[Path], bool]) -> Path | None:
     for folder in (here, *here.parents):
         try:
@@ -173,11 +167,6 @@ def _default(setting: Setting, here: Path) -> str:
 
 def _default_store(here: Path) -> Path:
     return _upwards(here, _STORE_FOLDER, Path.is_dir) or here / _STORE_FOLDER
-
-
-def is_postgresql(url: str) -> bool:
-    """Whether an address names a PostgreSQL database."""
-    return url.startswith(_POSTGRESQL)
 
 
 def without_password(url: str) -> str:
@@ -229,7 +218,7 @@ def _seconds(raw: object) -> str | Unreadable:
 def _store_url(raw: str) -> str | Unreadable:
     if is_postgresql(raw):
         return _database_url(raw)
-    if not raw.startswith("sqlite:///") or raw == "sqlite:///" or "\0" in raw:
+    if folder_of(raw) is None:
         return Unreadable("a store is named sqlite:///PATH or postgresql://USER@HOST/DATABASE")
     return f"sqlite:///{Path(raw.removeprefix('sqlite:///')).expanduser().absolute()}"
 

@@ -37,6 +37,7 @@ from countermark.run.claims import (
     ExecutionClaim,
     Launcher,
     LaunchResult,
+    RunLedger,
     SnapshotStale,
     Transition,
     admit_start_claim,
@@ -212,6 +213,26 @@ class SqlStore(ABC):
             agenda.put(connection, run_id, now_ms)
         return Committed(decision.claim)
 
+    def _append(
+        self,
+        run_id: str,
+        admit: Callable[[RunLedger], Insertable[Fact] | Stands[Fact] | Refused[Defect]],
+        append: Append[Fact],
+        plan: Callable[[Connection, str, int], None],
+        now_ms: int,
+    ) -> Recorded[Fact] | Stands[Fact] | Refused[Defect | LoadDefect]:
+        """Append the fact that ``admit`` lets in on the run as it is now, as its next version; ``plan`` puts the run on the agenda."""
+        with self._writing(run_id) as connection:
+            record = self._load(connection, run_id)
+            if isinstance(record, Refused):
+                return record
+            decision = admit(record.ledger)
+            if not isinstance(decision, Insertable):
+                return decision
+            append(connection, run_id, record.ledger.version + 1, decision.fact)
+            plan(connection, run_id, now_ms)
+        return Recorded(decision.fact)
+
     def record_dispatch_intent(
         self, claim: ExecutionClaim, launcher: Launcher, host: str, now_ms: int
     ) -> Recorded[DispatchIntent] | Stands[DispatchIntent] | Refused[DispatchDefect | FieldUnwritable | LoadDefect]:
@@ -219,16 +240,7 @@ class SqlStore(ABC):
             return Refused(wordy)
         intent = DispatchIntent(claim.attempt, launcher, host, now_ms)
         run_id = claim.transition.demand.run_id()
-        with self._writing(run_id) as connection:
-            record = self._load(connection, run_id)
-            if isinstance(record, Refused):
-                return record
-            decision = admit_dispatch_intent(record.ledger, intent)
-            if not isinstance(decision, Insertable):
-                return decision
-            ledger.append_intent(connection, run_id, record.ledger.version + 1, intent)
-            agenda.put(connection, run_id, now_ms)
-        return Recorded(intent)
+        return self._append(run_id, lambda now: admit_dispatch_intent(now, intent), ledger.append_intent, agenda.put, now_ms)
 
     def record_dispatch_outcome(
         self, intent: DispatchIntent, result: LaunchResult, now_ms: int
@@ -238,44 +250,17 @@ class SqlStore(ABC):
             run_id = ledger.run_of_attempt(connection, intent.attempt.nonce)
         if run_id is None:
             return Refused(NonEmpty(AttemptNotClaimed(intent.attempt)))
-        with self._writing(run_id) as connection:
-            record = self._load(connection, run_id)
-            if isinstance(record, Refused):
-                return record
-            decision = admit_dispatch_outcome(record.ledger, outcome)
-            if not isinstance(decision, Insertable):
-                return decision
-            ledger.append_outcome(connection, run_id, record.ledger.version + 1, outcome)
-            agenda.put(connection, run_id, now_ms)
-        return Recorded(outcome)
+        return self._append(run_id, lambda now: admit_dispatch_outcome(now, outcome), ledger.append_outcome, agenda.put, now_ms)
 
     def cancel(self, run_id: str, by: str, now_ms: int) -> Recorded[Cancellation] | Stands[Cancellation] | Refused[LoadDefect]:
         cancellation = Cancellation(bounded(by), now_ms)
-        with self._writing(run_id) as connection:
-            record = self._load(connection, run_id)
-            if isinstance(record, Refused):
-                return record
-            decision = admit_cancellation(record.ledger, cancellation)
-            if not isinstance(decision, Insertable):
-                return decision
-            ledger.append_cancellation(connection, run_id, record.ledger.version + 1, cancellation)
-            agenda.hurry(connection, run_id, now_ms)
-        return Recorded(cancellation)
+        return self._append(run_id, lambda now: admit_cancellation(now, cancellation), ledger.append_cancellation, agenda.hurry, now_ms)
 
     def abandon(
         self, run_id: str, attempt: AttemptKey, by: str, now_ms: int
     ) -> Recorded[Abandonment] | Stands[Abandonment] | Refused[AttemptNotClaimed | LoadDefect]:
         abandonment = Abandonment(attempt, bounded(by), now_ms)
-        with self._writing(run_id) as connection:
-            record = self._load(connection, run_id)
-            if isinstance(record, Refused):
-                return record
-            decision = admit_abandonment(record.ledger, abandonment)
-            if not isinstance(decision, Insertable):
-                return decision
-            ledger.append_abandonment(connection, run_id, record.ledger.version + 1, abandonment)
-            agenda.hurry(connection, run_id, now_ms)
-        return Recorded(abandonment)
+        return self._append(run_id, lambda now: admit_abandonment(now, abandonment), ledger.append_abandonment, agenda.hurry, now_ms)
 
     def adjudicate(
         self, run_id: str, adjudication: Adjudication
@@ -283,16 +268,7 @@ class SqlStore(ABC):
         if (wordy := NonEmpty.of(rows.unwritable_adjudication(adjudication))) is not None:
             return Refused(wordy)
         kept = replace(adjudication, by=bounded(adjudication.by), reason=bounded(adjudication.reason))
-        with self._writing(run_id) as connection:
-            record = self._load(connection, run_id)
-            if isinstance(record, Refused):
-                return record
-            decision = admit_adjudication(record.ledger, kept)
-            if not isinstance(decision, Insertable):
-                return decision
-            ledger.append_adjudication(connection, run_id, record.ledger.version + 1, kept)
-            agenda.hurry(connection, run_id, kept.recorded_ms)
-        return Recorded(kept)
+        return self._append(run_id, lambda now: admit_adjudication(now, kept), ledger.append_adjudication, agenda.hurry, kept.recorded_ms)
 
     # --------------------------------------------------------------------------------------------------------- agenda
 

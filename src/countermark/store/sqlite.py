@@ -101,7 +101,8 @@ class _Database:
 
     @contextmanager
     def _lent(self) -> Generator[Connection, None, None]:
-        """A connection for one transaction. One that served well is kept for the next: getting it anew costs as much as a statement."""
+        """A connection for one transaction. One that served well is kept as it is for the next: an engine's pool takes it apart and puts it
+        together again, which costs as much as a statement."""
         try:
             connection = self._idle.pop()
         except IndexError:
