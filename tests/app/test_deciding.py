@@ -269,6 +269,18 @@ def test_doing_it_once_more_is_refused_with_every_reason(bench: Bench) -> None:
     assert len(bench.claims(run)) == 1
 
 
+@proven_by(only_the_verdict_is_told)
+def test_a_request_that_was_made_is_refused_once_the_run_is_cancelled(bench: Bench) -> None:
+    """Nothing would be claimed for it, and it would be dispatched all the same."""
+    run = bench.told(HONEST)
+    bench.ended(run)
+    assert lines(reexecute_run(bench.ports, run, "paper", "ada"))
+    bench.ended(run)
+    bench.ports.store.cancel(run, "ada", 1)
+    assert names(reexecute_run(bench.ports, run, "paper", "ada")) == ["RunCancelled"]
+    assert len(bench.claims(run)) == 2 and len(bench.executions()) == 2
+
+
 def test_a_run_that_failed_may_be_done_once_more(bench: Bench) -> None:
     run = failed(bench, HONEST)
     assert lines(reexecute_run(bench.ports, run, "fresh", "ada"))

@@ -82,6 +82,20 @@ def test_a_killed_controllers_runs_are_finished_by_the_others(bench: Bench) -> N
     assert bench.ports.store.list_runs(open_only=True) == ()
 
 
+def one_by_one() -> AbstractContextManager[object]:
+    return planted(Rounds, "_limit", lambda self, done, took_s: 1)()
+
+
+@proven_by(one_by_one)
+def test_a_controller_takes_as_many_runs_as_it_can_see_to_in_time_and_no_more(bench: Bench) -> None:
+    rounds = controller(bench)
+    # Twice as many as before at the most; as many as fit into the time of a batch; never more than the bound, never none.
+    assert rounds._limit(4, 0.01) == 8
+    assert rounds._limit(100, PACE.batch_s * 2) == 50
+    assert rounds._limit(PACE.batch_max, 0.001) == PACE.batch_max
+    assert rounds._limit(1, 60.0) == 1 and rounds._limit(1, 0.0) == 2
+
+
 # ------------------------------------------------------------------------------------------------------- no run waits
 
 

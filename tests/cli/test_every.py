@@ -4,6 +4,7 @@ import io
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,6 +53,31 @@ def test_a_controller_stays_only_where_there_is_something_to_stay_for(here: Path
     for args in (("RUN", "--watch"), ("--all",), ("--all", "--act")):
         called = call("reconcile", *args, "--stay", "--json")
         assert (called.code, called.codes()) == (2, ["WrongUsage"])
+
+
+def every_run_is_kept() -> AbstractContextManager[object]:
+    plain = every._Found.add
+
+    def kept(self: Any, turn: Any) -> None:
+        plain(self, turn)
+        self.latest[turn.run.run_id] = turn
+
+    return planted(every._Found, "add", kept)()
+
+
+@proven_by(every_run_is_kept)
+def test_a_controller_that_stays_forgets_what_it_closed_and_keeps_what_is_open() -> None:
+    """It may stay for months: what it holds must not grow with the runs that came and went."""
+
+    def turn(run: str, closed: bool) -> Any:
+        return SimpleNamespace(run=SimpleNamespace(run_id=run), closed=closed, done=(f"saw to {run}",))
+
+    for keeps, left in ((False, {"b" * 32}), (True, {"a" * 32, "b" * 32})):
+        found = every._Found(keeps_closed=keeps)
+        for each in (turn("a" * 32, False), turn("b" * 32, False), turn("a" * 32, True)):
+            found.add(each)
+            found.news(each)
+        assert (set(found.latest), found.done, found.looks) == (left, 1, 3)
 
 
 class Terminal(io.StringIO):
