@@ -66,9 +66,7 @@ def test_every_leaf_of_the_roster_has_two_values() -> None:
 
 def test_a_perturbation_changes_one_leaf_of_one_coordinate_alone() -> None:
     for leaf, change in PERTURBATIONS.items():
-        a, b = (
-            dict(key_material(contract_of(clean_resolution(**{change.coordinate: text})), Requirements())) for text in (change.a, change.b)
-        )
+        a, b = (dict(key_material(clean_resolution(**{change.coordinate: text}).manifest, Requirements())) for text in (change.a, change.b))
         assert {name for name in a if a[name] != b[name]} == {change.coordinate}, leaf
 
 
@@ -121,7 +119,7 @@ def test_a_key_reads_back_and_nothing_else_does() -> None:
 
 
 def test_the_material_is_the_domain_the_requirements_and_the_coordinates_in_name_order() -> None:
-    material = key_material(contract_of(clean_resolution()), Requirements())
+    material = key_material(clean_resolution().manifest, Requirements())
     assert material[:2] == (("domain", "countermark/work/1"), ("requirements", "produces=adapter"))
     assert dict(material[2:]) == clean_spellings()
     assert [name for name, _ in material[2:]] == sorted(ROSTER)
@@ -234,7 +232,7 @@ def test_contracts_and_resolutions_are_minted_by_their_makers_alone() -> None:
 def test_the_digest_is_sha256_over_the_length_prefixed_material() -> None:
     import hashlib
 
-    material = key_material(contract_of(clean_resolution()), Requirements())
+    material = key_material(clean_resolution().manifest, Requirements())
     plain = b"".join(len(text.encode()).to_bytes(8, "big") + text.encode() for row in material for text in row)
     assert key_of().digest == Sha256(hashlib.sha256(plain).hexdigest())
     assert canonical_module.length_prefixed(b"a", b"") == b"\x00" * 7 + b"\x01a" + b"\x00" * 8

@@ -132,8 +132,7 @@ def never_committed() -> AbstractContextManager[object]:
 
 
 @proven_by(never_committed)
-def test_a_claim_is_committed_with_the_next_version_and_read_back(stores: Opener) -> None:
-    store = stores()
+def test_a_claim_is_committed_with_the_next_version_and_read_back(store: Store, stores: Opener) -> None:
     recorded(store)
     assert store.claim_start(RUN, 0, transition(), key(1), 2_000) == Committed(claim(1))
     record = loaded(stores())

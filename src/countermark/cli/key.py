@@ -22,14 +22,14 @@ def key(
     from countermark.cli.context import settings
     from countermark.cli.recipes import resolved
     from countermark.lines.texts import Document
-    from countermark.recipe import contract_of, key_material
+    from countermark.recipe import key_material
 
     chosen = settings(principal=principal)
     found = resolved(recipe, form, sets, overlay, pin, chosen.principal)
     spelled = found.work_key.spell()
     if not explain:
         return Answer({"workKey": spelled}, (Lines((spelled,)),), warnings=chosen.warnings)
-    material = key_material(contract_of(found.resolution), found.requirements)
+    material = key_material(found.resolution.manifest, found.requirements)
     said = (
         "The digest is SHA-256 over these names and texts, each with its length before it, in this order.",
         f"Keys are equal only under one principal, which the digest does not cover: {found.work_key.principal.text}.",

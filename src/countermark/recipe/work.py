@@ -93,17 +93,21 @@ def key_rows(manifest: Manifest) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(spellings(manifest).items()))
 
 
-def key_material(contract: Contract, requirements: Requirements) -> tuple[tuple[str, str], ...]:
+def key_material(manifest: Manifest, requirements: Requirements) -> tuple[tuple[str, str], ...]:
     """What the digest covers, in its order: pairs of name and text."""
-    return (("domain", DOMAIN), ("requirements", requirements.spell()), *key_rows(contract.manifest))
+    return (("domain", DOMAIN), ("requirements", requirements.spell()), *key_rows(manifest))
+
+
+def bytes_of_material(material: tuple[tuple[str, str], ...]) -> bytes:
+    """The length-prefixed names and texts, in order: what the digest is taken of, here or in a database."""
+    return length_prefixed(*(part.encode(errors="surrogatepass") for row in material for part in row))
 
 
 def digest_of_material(material: tuple[tuple[str, str], ...]) -> Sha256:
-    """SHA-256 over the length-prefixed names and texts, in order."""
-    parts = (part.encode(errors="surrogatepass") for row in material for part in row)
-    return Sha256(hashlib.sha256(length_prefixed(*parts)).hexdigest())
+    """SHA-256 over the material's bytes."""
+    return Sha256(hashlib.sha256(bytes_of_material(material)).hexdigest())
 
 
 def derive_work_key(principal: Principal, contract: Contract, requirements: Requirements) -> WorkKey:
     """The Work key of a contract under an account."""
-    return WorkKey(principal, digest_of_material(key_material(contract, requirements)))
+    return WorkKey(principal, digest_of_material(key_material(contract.manifest, requirements)))

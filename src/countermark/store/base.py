@@ -122,7 +122,7 @@ class SqlStore(ABC):
         """One snapshot of the observations."""
 
     @abstractmethod
-    def _observing(self) -> AbstractContextManager[Connection]:
+    def _observing(self, run_id: str) -> AbstractContextManager[Connection]:
         """A transaction that writes observations."""
 
     @abstractmethod
@@ -139,6 +139,8 @@ class SqlStore(ABC):
         return Material()
 
     def _load(self, connection: Connection, run_id: str) -> RunRecord | Refused[LoadDefect]:
+        if not rows.is_askable(run_id):
+            return Refused(NonEmpty(RunUnknown(run_id)))
         return ledger.load(connection, run_id, self._material.derive)
 
     @abstractmethod
@@ -163,19 +165,31 @@ class SqlStore(ABC):
         with self._writing(run_id) as connection:
             standing = self._load(connection, run_id)
             if isinstance(standing, RunRecord):
-                recorded = standing.ledger.desired.demand.work
-                if recorded != desired.demand.work:
-                    return Refused(NonEmpty(DemandNamesAnotherWork(run_id, recorded, desired.demand.work)))
-                return Attached(standing)
+                return self._attached(standing, desired)
             if (defects := NonEmpty.of(each for each in standing.defects if not isinstance(each, RunUnknown))) is not None:
                 return Refused(defects)
             if isinstance(columns, tuple):
                 return Refused(NonEmpty(columns[0], columns[1:]))
-            connection.execute(insert(runs), {**rows.desired_columns(desired), **columns, "created_ms": now_ms})
+            row = {**rows.desired_columns(desired), **columns, "created_ms": now_ms}
+            if not self._insert_run(connection, row, desired):
+                standing = self._load(connection, run_id)  # a statement of its own: it sees who came first
+                assert isinstance(standing, RunRecord), standing
+                return self._attached(standing, desired)
             agenda.put(connection, run_id, now_ms)
             written = self._load(connection, run_id)
         assert isinstance(written, RunRecord), f"a run that was just written cannot be read: {written}"
         return Recorded(written)
+
+    def _attached(self, standing: RunRecord, desired: TrainingRunDesired) -> Attached | Refused[DemandNamesAnotherWork]:
+        recorded = standing.ledger.desired.demand.work
+        if recorded != desired.demand.work:
+            return Refused(NonEmpty(DemandNamesAnotherWork(standing.run_id, recorded, desired.demand.work)))
+        return Attached(standing)
+
+    def _insert_run(self, connection: Connection, row: dict[str, object], desired: TrainingRunDesired) -> bool:
+        """Whether the run was written; where another came first, nothing was."""
+        connection.execute(insert(runs), row)
+        return True
 
     def load_run(self, run_id: str) -> RunRecord | Refused[LoadDefect]:
         with self._reading() as connection:
@@ -186,10 +200,14 @@ class SqlStore(ABC):
             return ledger.on_agenda(connection) if open_only else ledger.summaries(connection)
 
     def find_runs(self, prefix: str) -> tuple[RunSummary, ...]:
+        if not rows.is_askable(prefix):
+            return ()
         with self._reading() as connection:
             return ledger.summaries(connection, prefix)
 
     def find_attempt(self, prefix: str) -> tuple[AttemptFound, ...]:
+        if not rows.is_askable(prefix):
+            return ()
         with self._reading() as connection:
             return ledger.attempts(connection, prefix)
 
@@ -298,7 +316,7 @@ class SqlStore(ABC):
             if not ledger.is_recorded(connection, run_id):
                 return Refused(NonEmpty(RunUnknown(run_id)))
         sweep = StoredSweep(sweep_id, run_id, document, started_ms, ended_ms)
-        with self._observing() as connection:
+        with self._observing(run_id) as connection:
             standing = sweeps.load(connection, sweep_id)
             if isinstance(standing, Refused):
                 return standing
@@ -317,6 +335,8 @@ class SqlStore(ABC):
         return Refused(NonEmpty(SweepUnknown(sweep_id))) if found is None else found
 
     def find_sweeps(self, prefix: str) -> tuple[str, ...]:
+        if not rows.is_askable(prefix):
+            return ()
         with self._observed() as connection:
             return sweeps.begins(connection, prefix)
 

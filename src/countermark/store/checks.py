@@ -37,7 +37,7 @@ from countermark.store.schema import verdicts as verdicts_table
 from countermark.values import Refused, shown
 
 _RESTORE: Final = "keep a copy of the store's folder, then restore the file from a backup"
-_TAMPERED: Final = "somebody changed the file past countermark: restore it from a backup, or take these runs for lost"
+TAMPERED: Final = "somebody changed the store past countermark: restore it from a backup, or take these runs for lost"
 _WAL_MAGIC: Final = (0x377F0682, 0x377F0683)
 
 
@@ -48,7 +48,7 @@ def database_findings(connection: Connection, path: Path, metadata: MetaData) ->
         if line != "ok":
             yield Finding("DatabaseDamaged", where, shown(str(line), 200), _RESTORE)
     for row in connection.exec_driver_sql("PRAGMA foreign_key_check").all():
-        yield Finding("ReferenceBroken", where, f"row {row[1]} of {row[0]} names a row of {row[2]} that is not there", _TAMPERED)
+        yield Finding("ReferenceBroken", where, f"row {row[1]} of {row[0]} names a row of {row[2]} that is not there", TAMPERED)
     yield from _schema_findings(connection, where, metadata)
     yield from _log_findings(path.with_name(path.name + "-wal"))
 
@@ -68,13 +68,13 @@ def _schema_findings(connection: Connection, where: str, metadata: MetaData) -> 
     finally:
         ours.close()
     for kind, name in sorted(wanted.keys() - found.keys()):
-        yield Finding("SchemaObjectMissing", where, f"the {kind} {name} is missing", _TAMPERED)
+        yield Finding("SchemaObjectMissing", where, f"the {kind} {name} is missing", TAMPERED)
     for kind, name in sorted(found.keys() - wanted.keys()):
         yield Finding(
             "SchemaObjectForeign", where, f"the {kind} {shown(name)} is not ours", "take it out again: it may change what is recorded"
         )
     for kind, name in sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key]):
-        yield Finding("SchemaObjectChanged", where, f"the {kind} {name} is not as we make it", _TAMPERED)
+        yield Finding("SchemaObjectChanged", where, f"the {kind} {name} is not as we make it", TAMPERED)
 
 
 def _log_findings(path: Path) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ def run_findings(refused: Mapping[str, tuple[RunUnknown | RowDefect, ...]], wher
     """What ``refused_runs`` found."""
     for defects in refused.values():
         for defect in defects:
-            yield Finding(type(defect).__name__, where, _run_what(defect), _TAMPERED)
+            yield Finding(type(defect).__name__, where, _run_what(defect), TAMPERED)
 
 
 def sweep_findings(connection: Connection, observations: Connection, where: str) -> Iterator[Finding]:
@@ -144,14 +144,14 @@ def sweep_findings(connection: Connection, observations: Connection, where: str)
         try:
             sweep = sweeps.load(observations, sweep_id)
         except BadCell as error:
-            yield Finding("RowUnreadable", where, f"row {sweep_id} of sweeps is refused, because {error}", _TAMPERED)
+            yield Finding("RowUnreadable", where, f"row {sweep_id} of sweeps is refused, because {error}", TAMPERED)
             continue
         for defect in sweep.defects if isinstance(sweep, Refused) else ():
             yield _sweep_finding(defect, where)
     joined = select(verdicts_table).join(sweeps_table, verdicts_table.c.sweep_id == sweeps_table.c.sweep_id)
     for row in fetch(observations, joined.where(verdicts_table.c.run_id != sweeps_table.c.run_id)):
         what = f"verdict {row['ordinal']} names another run than its sweep {row['sweep_id']}"
-        yield Finding("VerdictOfAnotherRun", where, what, _TAMPERED)
+        yield Finding("VerdictOfAnotherRun", where, what, TAMPERED)
 
 
 def _sweep_finding(defect: SweepDamaged, where: str) -> Finding:

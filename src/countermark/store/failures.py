@@ -204,6 +204,112 @@ class StoreAddressUnknown:
         return "name a folder as sqlite:///PATH; a ledger in PostgreSQL comes with a later version"
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class ServerUnreachable:
+    """No database server answers, or it broke off."""
+
+    where: str
+    why: str
+
+    def what(self) -> str:
+        return f"the database server cannot be reached: {self.why}"
+
+    def remedy(self) -> str:
+        return "see that the server runs and takes connections, then repeat the command: whether the last fact was written shows then"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DatabaseMissing:
+    """The server has no database of this name."""
+
+    where: str
+    name: str
+
+    def what(self) -> str:
+        return f"the server has no database {self.name}"
+
+    def remedy(self) -> str:
+        return f"check the address, or make the database (createdb {self.name}) and then the store: countermark store init"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LoginRefused:
+    """The server does not let this user in."""
+
+    where: str
+    user: str
+    why: str
+
+    def what(self) -> str:
+        return f"the database server refuses {self.user or 'the user'}: {self.why}"
+
+    def remedy(self) -> str:
+        return "check user and password (a password may lie in ~/.pgpass or PGPASSWORD), and the server's pg_hba.conf"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PrivilegeMissing:
+    """The user lacks a right on the database or on the tables."""
+
+    where: str
+    why: str
+
+    def what(self) -> str:
+        return f"the database user lacks a right: {self.why}"
+
+    def remedy(self) -> str:
+        return "let the owner grant it: USAGE on schema countermark, SELECT and INSERT on its tables, UPDATE on runs, all on agenda"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ServerTooOld:
+    """The server lacks what the store needs."""
+
+    where: str
+    found: str
+    needed: str
+
+    def what(self) -> str:
+        return f"the database server is PostgreSQL {self.found}, and {self.needed} or later is needed"
+
+    def remedy(self) -> str:
+        return f"use a server of PostgreSQL {self.needed} or later; nothing was written"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ServerTakesNoWrites:
+    """The server is a standby, or set to read only."""
+
+    where: str
+
+    def what(self) -> str:
+        return "the database server takes no writes: it is a standby, or it is set to read only"
+
+    def remedy(self) -> str:
+        return "name the primary server (the address may list several hosts with target_session_attrs=read-write)"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CommitNotDurable:
+    """The server would answer before a commit is on its disk; ``settings`` are those that say so, each with its value."""
+
+    where: str
+    settings: tuple[str, ...]
+
+    def what(self) -> str:
+        return f"the server answers before a commit is on its disk: {', '.join(self.settings)}"
+
+    def remedy(self) -> str:
+        return "set synchronous_commit to on (and fsync too) for the server, the database and the role: a lost claim starts a run twice"
+
+
 StoreFailure = (
     StoreMissing
     | StoreIncomplete
@@ -218,6 +324,13 @@ StoreFailure = (
     | StoreDamaged
     | StoreBroken
     | StoreAddressUnknown
+    | ServerUnreachable
+    | DatabaseMissing
+    | LoginRefused
+    | PrivilegeMissing
+    | ServerTooOld
+    | ServerTakesNoWrites
+    | CommitNotDurable
 )
 
 

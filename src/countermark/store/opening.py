@@ -38,4 +38,8 @@ def open_store(url: str, create: bool) -> Store:
         from countermark.store.sqlite import SqliteStore
 
         return SqliteStore.open(folder, create=create)
+    if is_postgresql(url):
+        from countermark.store.postgres import PostgresStore
+
+        return PostgresStore.open(url, create=create)
     raise StoreError(StoreAddressUnknown(scheme_of(url)))

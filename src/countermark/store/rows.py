@@ -393,3 +393,8 @@ def unwritable_adjudication(adjudication: Adjudication) -> tuple[FieldUnwritable
         *unwritable_words("source", source),
         *((FieldUnwritable("blockers", why),) if size > FIELD_BYTES_MAX else ()),
     )
+
+
+def is_askable(text: str) -> bool:
+    """Whether an id or a prefix can be in a table at all: a database may refuse to be asked for NUL or for stray bytes."""
+    return text.isascii() and "\0" not in text

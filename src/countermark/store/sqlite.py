@@ -261,7 +261,7 @@ class SqliteStore(SqlStore):
             yield connection
 
     @contextmanager
-    def _observing(self) -> Generator[Connection, None, None]:
+    def _observing(self, run_id: str) -> Generator[Connection, None, None]:
         self._own()
         with _turn(self.folder, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
             yield connection

@@ -1,0 +1,328 @@
+"""The shared store: one PostgreSQL database for any number of controllers on any number of machines.
+
+Rules kept here:
+
+1. Every writing transaction is READ COMMITTED and begins by locking the run's row; what it reads after that is what stands. Stricter levels
+   would answer with serialization failures that say nothing about the run.
+2. What two may insert at once is inserted ``ON CONFLICT DO NOTHING RETURNING``; who got nothing back reads the winner by another statement.
+   One statement for both would show the loser nothing: its snapshot is older than the winner.
+3. An answer stands for a commit on the server's disk. Where ``synchronous_commit`` is off, for whatever reason and since whenever, the
+   store refuses; nothing here ever sets it.
+4. A reading is one snapshot, and asks the server to write nothing.
+5. Waiting is bounded, a process that stopped in a transaction loses it, and no message holds a password.
+"""
+
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, Final, Self, final
+
+from sqlalchemy import Connection, bindparam, create_engine, event, func, literal, select, text, true
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from countermark.recipe.work import bytes_of_material, key_material
+from countermark.run.demand import TrainingRunDesired
+from countermark.store import postgres_checks, sweeps
+from countermark.store.base import SqlStore
+from countermark.store.failures import (
+    CommitNotDurable,
+    NotAStore,
+    ServerTakesNoWrites,
+    ServerTooOld,
+    StoreAddressUnknown,
+    StoreDamaged,
+    StoreError,
+    StoreMissing,
+    StoreOfAnotherVersion,
+)
+from countermark.store.interface import Finding
+from countermark.store.postgres_errors import STARTING, place_of, state_of, translated
+from countermark.store.postgres_schema import MAKING, SCHEMA, TABLES, postgres_script
+from countermark.store.schema import SCHEMA_VERSION, runs
+from countermark.store.statements import Statement
+
+#: How long a writer waits for its turn, in seconds.
+WAIT_S: Final = 20.0
+#: How long a process may stop in the middle of a transaction before the server takes the transaction back, in seconds.
+STOPPED_S: Final = 60.0
+_OLDEST: Final = 14
+_PAUSE_S: Final = 0.05
+
+_HELD = select(runs.c.run_id).where(runs.c.run_id == bindparam("run_id")).with_for_update().lateral("held")
+_ONE = select(literal(1).label("one")).subquery("one")
+#: Locks the run's row, if there is one, and tells in the same breath whether a commit is durable now.
+_HOLD: Final = Statement(
+    select(func.current_setting("synchronous_commit").label("commits"), _HELD.c.run_id).select_from(_ONE.outerjoin(_HELD, true()))
+)
+_COMMITS: Final = Statement(select(func.current_setting("synchronous_commit").label("commits")))
+_RUNS: Final = TABLES.tables["runs"]
+_GIVEN: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in _RUNS.columns if column.computed is None}
+_RUN: Final = Statement(insert(_RUNS).values(_GIVEN).on_conflict_do_nothing().returning(_RUNS.c.run_id))
+
+
+def read_url(address: str) -> URL:
+    """The address of a database, for the driver that we use. Raises ``StoreError``."""
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        url = None
+    if url is None or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise StoreError(StoreAddressUnknown("postgresql:…"))
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _options(url: URL, wait_s: float) -> dict[str, Any]:
+    """What a connection asks for. The address may ask for more; what we need comes last and wins."""
+    given = url.query.get("options", "")
+    ours = {
+        "search_path": SCHEMA,
+        "lock_timeout": round(wait_s * 1000),
+        "idle_in_transaction_session_timeout": round(STOPPED_S * 1000),
+        "client_encoding": "UTF8",
+    }
+    told = " ".join([given if isinstance(given, str) else " ".join(given), *(f"-c {name}={value}" for name, value in ours.items())])
+    return {"options": told.strip(), "application_name": "countermark", "connect_timeout": max(2, round(wait_s))}
+
+
+def connect(url: URL, wait_s: float) -> Engine:
+    """An engine whose every connection is checked before it is used. Raises nothing yet."""
+    asked = _options(url, wait_s)
+    engine = create_engine(
+        url.difference_update_query(["options"]),
+        isolation_level="READ COMMITTED",
+        connect_args=asked,
+        pool_size=8,
+        max_overflow=56,
+        pool_timeout=wait_s,
+        pool_use_lifo=True,
+    )
+
+    @event.listens_for(engine, "connect")
+    def check(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        _check_server(connection, place_of(url))
+
+    return engine
+
+
+def _check_server(connection: Any, where: str) -> None:
+    """What the server, the database and the role make of a new connection."""
+    names = ("server_version_num", "server_version", "synchronous_commit", "fsync", "transaction_read_only")
+    number, version, commits, synced, read_only = connection.execute(
+        f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}"
+    ).fetchone()
+    connection.rollback()
+    if int(number) < _OLDEST * 10_000:
+        raise StoreError(ServerTooOld(where, str(version), str(_OLDEST)))
+    if commits == "off":
+        raise StoreError(CommitNotDurable(where, ("synchronous_commit=off", *(("fsync=off",) if synced == "off" else ()))))
+    if read_only == "on":
+        raise StoreError(ServerTakesNoWrites(where))
+
+
+def version_in(connection: Connection) -> int | None:
+    """The schema's version of the store in a database; None where there is none. Raises ``StoreError``."""
+    if connection.scalar(text("SELECT to_regclass(:name)"), {"name": f"{SCHEMA}.schema_versions"}) is None:
+        holds = connection.scalar(text("SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace(:name)"), {"name": SCHEMA})
+        if holds:
+            raise StoreError(NotAStore(place_of(connection.engine.url), f"its schema {SCHEMA} holds tables of another program"))
+        return None
+    version = connection.scalar(text(f"SELECT max(version) FROM {SCHEMA}.schema_versions"))
+    if not isinstance(version, int):
+        raise StoreError(StoreDamaged(place_of(connection.engine.url), "it does not say which schema it has"))
+    return version
+
+
+def make_schema(connection: Connection) -> bool:
+    """A store in a database that has none, in the caller's transaction; whether it was made. One process makes at a time."""
+    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MAKING})
+    if version_in(connection) is not None:
+        return False
+    if connection.scalar(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}) is None:
+        connection.exec_driver_sql(f"CREATE SCHEMA {SCHEMA}")
+    for statement in postgres_script():
+        connection.exec_driver_sql(statement.replace("%", "%%"))
+    applied = {"version": SCHEMA_VERSION, "applied_ms": time.time_ns() // 1_000_000}
+    connection.execute(insert(TABLES.tables["schema_versions"]), applied)
+    return True
+
+
+@final
+class PostgresStore(SqlStore):
+    """A store in a database. Threads share it, and a forked child may go on with it: it makes connections of its own."""
+
+    def __init__(self, url: URL, wait_s: float) -> None:
+        self._url = url
+        self._wait_s = wait_s
+        self._engine = connect(url, wait_s)
+        self._process = os.getpid()
+        self._forking = Lock()
+
+    @classmethod
+    def open(cls, address: str, create: bool, wait_s: float = WAIT_S) -> Self:
+        """The store at an address, made first when it is not there and ``create`` is true. Raises ``StoreError``."""
+        store = cls(read_url(address), wait_s)
+        try:
+            store._recognize(create)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def initialise(cls, address: str, wait_s: float = WAIT_S) -> bool:
+        """Have a store at an address; whether it was made now. Raises ``StoreError``."""
+        store = cls(read_url(address), wait_s)
+        try:
+            return store._recognize(create=True)
+        finally:
+            store.close()
+
+    def _recognize(self, create: bool) -> bool:
+        """Whether the store was made now; refused where there is none, or one of another version."""
+        with self._transaction(lambda connection: None) as connection:
+            version = version_in(connection)
+        made = False
+        if version is None:
+            if not create:
+                raise StoreError(StoreMissing(self.location))
+            with self._transaction(lambda connection: None) as connection:
+                made = make_schema(connection)
+                version = version_in(connection)
+        if version != SCHEMA_VERSION:
+            raise StoreError(StoreOfAnotherVersion(self.location, version or 0, SCHEMA_VERSION))
+        return made
+
+    @property
+    def location(self) -> str:
+        return place_of(self._url)
+
+    # --------------------------------------------------------------------------------------------------- transactions
+
+    def _own(self) -> None:
+        """A forked child lets go of its parent's connections without a word to the server, and makes its own."""
+        if os.getpid() == self._process:
+            return
+        self._forking = Lock()
+        with self._forking:
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+
+    def _begun(self, first: Callable[[Connection], None], read_only: bool) -> Connection:
+        """A connection on which the transaction's first statement was answered. Nothing was written by then, so a connection that
+        had broken while nobody used it is replaced, and a server that is just starting is waited for."""
+        deadline = time.monotonic() + self._wait_s
+        renewed = False
+        while True:
+            connection: Connection | None = None
+            try:
+                connection = self._engine.connect()
+                if read_only:
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                first(connection)
+                return connection
+            except BaseException as error:
+                broken = connection is not None and connection.invalidated
+                if connection is not None:
+                    connection.close()
+                if broken and not renewed:
+                    renewed = True
+                    self._engine.dispose()
+                elif self._starting(error) and time.monotonic() < deadline:
+                    time.sleep(_PAUSE_S)
+                else:
+                    raise
+
+    @staticmethod
+    def _starting(error: BaseException) -> bool:
+        original = error.orig if isinstance(error, DBAPIError) else None
+        return original is not None and (state_of(original) == STARTING or "the database system is" in str(original))
+
+    @contextmanager
+    def _transaction(self, first: Callable[[Connection], None], read_only: bool = False) -> Generator[Connection, None, None]:
+        """One transaction, committed when the block ends without an exception."""
+        self._own()
+        with translated(self._url, self._wait_s):
+            connection = self._begun(first, read_only)
+            try:
+                yield connection
+                connection.commit()
+            except BaseException:
+                if not connection.invalidated:
+                    _roll_back(connection)
+                raise
+            finally:
+                connection.close()
+
+    def _refuse_hasty(self, commits: object) -> None:
+        if commits == "off":
+            raise StoreError(CommitNotDurable(self.location, ("synchronous_commit=off",)))
+
+    def _hold(self, connection: Connection, run_id: str) -> None:
+        """Exclude every other writer of the run until the transaction ends."""
+        (row,) = _HOLD.rows(connection, run_id=run_id if run_id.isascii() and "\0" not in run_id else "")
+        self._refuse_hasty(row["commits"])
+
+    @contextmanager
+    def _reading(self) -> Generator[Connection, None, None]:
+        with self._transaction(lambda connection: None, read_only=True) as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self, run_id: str) -> Generator[Connection, None, None]:
+        with self._transaction(lambda connection: self._hold(connection, run_id)) as connection:
+            yield connection
+
+    @contextmanager
+    def _observed(self) -> Generator[Connection, None, None]:
+        with self._reading() as connection:
+            yield connection
+
+    @contextmanager
+    def _observing(self, run_id: str) -> Generator[Connection, None, None]:
+        """The run is held, so that the order of its sweeps is the order of their commits."""
+        with self._writing(run_id) as connection:
+            yield connection
+
+    @contextmanager
+    def _planning(self) -> Generator[Connection, None, None]:
+        with self._transaction(lambda connection: self._refuse_hasty(_COMMITS.rows(connection)[0]["commits"])) as connection:
+            yield connection
+
+    @contextmanager
+    def _concluding(self, sweep_id: str, closed: bool) -> Generator[tuple[Connection, Connection], None, None]:
+        """One transaction for both, so nothing can lie between them."""
+        with self._planning() as connection:
+            run_id = sweeps.run_of(connection, sweep_id)
+            self._hold(connection, run_id or "")
+            yield connection, connection
+
+    # ------------------------------------------------------------------------------------------------------ the tables
+
+    def _insert_run(self, connection: Connection, row: dict[str, object], desired: TrainingRunDesired) -> bool:
+        given = {name: value for name, value in row.items() if name != "work_digest"}
+        material = bytes_of_material(key_material(desired.manifest, desired.requirements))
+        return bool(_RUN.rows(connection, **given, material=material))
+
+    def check(self) -> tuple[Finding, ...]:
+        with self._reading() as connection:
+            found = tuple(postgres_checks.data_findings(connection, self.location))
+        # Nothing of it lasts: the schema as it should be is made beside ours for comparison, and rolled back.
+        with self._transaction(lambda connection: None) as connection:
+            schema = tuple(postgres_checks.schema_findings(connection, self.location))
+            connection.rollback()
+        return (*schema, *found)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _roll_back(connection: Connection) -> None:
+    """A connection that broke has nothing to roll back: the server did."""
+    try:
+        connection.rollback()
+    except DBAPIError:
+        connection.invalidate()

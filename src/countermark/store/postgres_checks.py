@@ -1,0 +1,94 @@
+"""Looking a PostgreSQL store over: its settings, its tables as they should be, and every row.
+
+The tables are compared with ones made beside them by the very statements that make a store, and read out of the server's own catalogue:
+whatever the server's version says of them, it says of both. The caller rolls back what was made.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from countermark.store import checks
+from countermark.store.interface import Finding
+from countermark.store.postgres_errors import state_of
+from countermark.store.postgres_schema import SCHEMA, postgres_script
+from countermark.values import shown
+
+_CATALOGUE: Final = """
+SELECT 'column', c.relname::text || '.' || a.attname::text,
+       format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull::text || ' ' || a.attgenerated::text || ' '
+       || coalesce(l.collname::text, '') || ' ' || coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+  LEFT JOIN pg_collation l ON l.oid = a.attcollation
+ WHERE c.relnamespace = to_regnamespace(:schema) AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+UNION ALL
+SELECT 'constraint', c.relname::text || '.' || n.conname::text, pg_get_constraintdef(n.oid) || ' ' || n.convalidated::text
+  FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid WHERE n.connamespace = to_regnamespace(:schema)
+UNION ALL
+SELECT 'index', i.relname::text, pg_get_indexdef(x.indexrelid) || ' ' || x.indisvalid::text
+  FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid WHERE i.relnamespace = to_regnamespace(:schema)
+UNION ALL
+SELECT 'trigger', c.relname::text || '.' || t.tgname::text, pg_get_triggerdef(t.oid) || ' ' || t.tgenabled::text
+  FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = to_regnamespace(:schema) AND NOT t.tgisinternal
+UNION ALL
+SELECT 'function', p.proname::text, p.prosrc || ' ' || p.prosecdef::text FROM pg_proc p WHERE p.pronamespace = to_regnamespace(:schema)
+UNION ALL
+SELECT CASE c.relkind WHEN 'S' THEN 'sequence' WHEN 'r' THEN 'table' ELSE 'relation' END, c.relname::text,
+       c.relpersistence::text || ' ' || c.relrowsecurity::text || ' ' || c.relhasrules::text
+  FROM pg_class c WHERE c.relnamespace = to_regnamespace(:schema) AND c.relkind NOT IN ('i', 'I')
+"""
+
+
+def catalogue(connection: Connection, schema: str) -> dict[tuple[str, str], str]:
+    """Everything that a schema holds, by kind and name, as the server describes it; the schema's own name is left out."""
+    rows = connection.execute(text(_CATALOGUE), {"schema": schema}).all()
+    return {(str(kind), str(name)): " ".join(str(what).replace(f"{schema}.", "").split()) for kind, name, what in rows}
+
+
+def differences(found: Mapping[tuple[str, str], str], wanted: Mapping[tuple[str, str], str], where: str) -> Iterator[Finding]:
+    """How a schema differs from the one that it should be."""
+    for kind, name in sorted(wanted.keys() - found.keys()):
+        yield Finding("SchemaObjectMissing", where, f"the {kind} {name} is missing", checks.TAMPERED)
+    for kind, name in sorted(found.keys() - wanted.keys()):
+        what = f"the {kind} {shown(name)} is not ours"
+        yield Finding("SchemaObjectForeign", where, what, "take it out again: it may change what is recorded")
+    for kind, name in sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key]):
+        yield Finding("SchemaObjectChanged", where, f"the {kind} {name} is not as we make it", checks.TAMPERED)
+
+
+def schema_findings(connection: Connection, where: str) -> Iterator[Finding]:
+    """What differs from a store made now. The caller rolls back."""
+    found = catalogue(connection, SCHEMA)
+    beside = f"{SCHEMA}_{secrets.token_hex(8)}"
+    try:
+        connection.exec_driver_sql(f"CREATE SCHEMA {beside}")
+        connection.exec_driver_sql(f"SET LOCAL search_path TO {beside}")
+        for statement in postgres_script():
+            connection.exec_driver_sql(statement.replace("%", "%%"))
+    except DBAPIError as error:
+        if error.orig is None or state_of(error.orig) != "42501":
+            raise
+        what = "the tables were not compared with what they should be: the user may make no schema for comparison"
+        yield Finding("SchemaNotCompared", where, what, "let the owner check the store, or grant CREATE on the database")
+        return
+    yield from differences(found, catalogue(connection, beside), where)
+
+
+def _settings(connection: Connection, where: str) -> Iterator[Finding]:
+    for name, danger in (("fsync", "a lost power damages the database"), ("full_page_writes", "a lost power may damage the database")):
+        if connection.scalar(text("SELECT current_setting(:name)"), {"name": name}) == "off":
+            yield Finding(
+                "ServerNotDurable", where, f"the server runs with {name}=off: {danger}", f"set {name} to on, and reload the server"
+            )
+
+
+def data_findings(connection: Connection, where: str) -> Iterator[Finding]:
+    """The server's settings, every run derived again, every sweep's digest, and the agenda, in one snapshot."""
+    refused = checks.refused_runs(connection)
+    yield from _settings(connection, where)
+    yield from checks.run_findings(refused, where)
+    yield from checks.sweep_findings(connection, connection, where)
+    yield from checks.agenda_findings(checks.missing_from_agenda(connection, connection) - refused.keys(), where)

@@ -1,0 +1,109 @@
+"""What PostgreSQL and its driver say, as the failures of a store. No text that leaves here holds a password."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
+
+from countermark.store.failures import (
+    DatabaseMissing,
+    LoginRefused,
+    PrivilegeMissing,
+    ServerTakesNoWrites,
+    ServerUnreachable,
+    StoreBroken,
+    StoreDamaged,
+    StoreError,
+    StoreFailure,
+    StoreFull,
+    StoreLocked,
+)
+from countermark.store.rows import BadCell
+from countermark.values import shown
+
+_WHY_MAX: Final = 300
+#: States of the class "operator intervention" and others that say: not now.
+_AWAY: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25P03"})
+#: The server begins or ends: it will answer soon, or a new one will.
+STARTING: Final = "57P03"
+
+
+def place_of(url: URL) -> str:
+    """Where a database is, as a person may be shown it: no password, and nothing else that a query could carry."""
+    kept = {name: value for name, value in url.query.items() if name in ("host", "port", "dbname")}
+    return url.set(drivername="postgresql", query=kept)._replace(password=None).render_as_string(hide_password=True)
+
+
+def state_of(error: BaseException) -> str:
+    """The five characters of an error's SQLSTATE; empty where the server said nothing."""
+    state = getattr(error, "sqlstate", None)
+    return state if isinstance(state, str) else ""
+
+
+def _why(error: BaseException, url: URL) -> str:
+    text = " ".join(str(error).split())
+    if url.password:
+        text = text.replace(str(url.password), "***")
+    return shown(text, _WHY_MAX)
+
+
+def postgres_failure(error: BaseException, url: URL, wait_s: float) -> StoreFailure | None:
+    """What an error of the driver means, or None when it speaks of a mistake of ours and not of the environment."""
+    where, why, state = place_of(url), _why(error, url), state_of(error)
+    exact: dict[str, StoreFailure] = {
+        "3D000": DatabaseMissing(where, url.database or ""),
+        "42501": PrivilegeMissing(where, why),
+        "25006": ServerTakesNoWrites(where),
+        "53100": StoreFull(where),
+        "55P03": StoreLocked(where, round(wait_s * 1000), ""),
+        "53200": StoreBroken(where, "the server is out of memory"),
+        "57014": StoreBroken(where, "the server cancelled the statement"),
+        "58030": StoreBroken(where, why),
+        "XX001": StoreDamaged(where, why),
+        "XX002": StoreDamaged(where, why),
+        "42P01": StoreDamaged(where, why),
+        "42703": StoreDamaged(where, why),
+        "3F000": StoreDamaged(where, why),
+    }
+    if state in exact:
+        return exact[state]
+    if state.startswith("28"):
+        return LoginRefused(where, url.username or "", why)
+    if state.startswith("08") or state in _AWAY:
+        return ServerUnreachable(where, why)
+    return _without_state(error, url) if not state else None
+
+
+def _without_state(error: BaseException, url: URL) -> StoreFailure | None:
+    """What the driver found out by itself: while it connects, the server's answer comes as a text."""
+    import psycopg
+
+    where, why, text = place_of(url), _why(error, url), str(error)
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return None
+    if 'database "' in text and "does not exist" in text:
+        return DatabaseMissing(where, url.database or "")
+    if any(each in text for each in ("authentication failed", "no pg_hba.conf entry", "no password supplied", 'role "')):
+        return LoginRefused(where, url.username or "", why)
+    if "permission denied for database" in text:
+        return PrivilegeMissing(where, why)
+    return ServerUnreachable(where, why)
+
+
+@contextmanager
+def translated(url: URL, wait_s: float) -> Generator[None, None, None]:
+    """Turns failures of the environment inside the block into ``StoreError``; mistakes of ours go through as they are."""
+    try:
+        yield
+    except DBAPIError as error:
+        failure = postgres_failure(error.orig, url, wait_s) if error.orig is not None else None
+        if failure is None:
+            raise
+        raise StoreError(failure) from None
+    except NoConnectionFree:
+        raise StoreError(StoreLocked(place_of(url), round(wait_s * 1000), "")) from None
+    except BadCell as error:
+        raise StoreError(StoreDamaged(place_of(url), str(error))) from error
