@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from countermark.app.ports import Ports
 from countermark.app.running import Demanded, Looked, Step, advance, demand_run, look_at, watch
 from countermark.evidence.members import Population, ReadRefused
@@ -27,6 +29,8 @@ HERE: Final = Path(__file__).parent
 WAIT_S: Final = 25.0
 #: More attempts than any of the runs here may make: what makes more is not bounded.
 ATTEMPTS_MAX: Final = 4
+#: For modules and tests that run on both ledgers; a fault is planted on one of them only (see ``conftest``).
+BOTH_LEDGERS: Final = pytest.mark.parametrize("ledger", ["sqlite", "postgresql"], indirect=True)
 #: Settings of every store under test, in seconds.
 SETTINGS: Final = {"grace_s": 0.3, "stop_grace_s": 0.2, "poll_s": 0.02}
 HONEST: Final = ("effective", "save 4", "output")
@@ -65,11 +69,18 @@ class Bench:
 
     root: Path
     ports: Ports
+    url: str | None = None
     controllers: "list[subprocess.Popen[str]]" = field(default_factory=list)
 
     @property
     def store(self) -> Path:
+        """The store's folder, in which the attempts are, wherever the ledger is."""
         return self.root / ".countermark"
+
+    @property
+    def address(self) -> str:
+        """What ``--store`` names."""
+        return self.url or f"sqlite:///{self.store}"
 
     @cached_property
     def resolution(self) -> Any:
@@ -173,14 +184,15 @@ class Bench:
     def controller(self, run: str | None, *options: str) -> "subprocess.Popen[str]":
         """Another controller, a process of its own, which advances the run once."""
         planted = [word for name in planting.FAULTS for word in ("--plant", name)]
-        command = [sys.executable, str(HERE / "controller.py"), *planted, *options, str(self.store), *([] if run is None else [run])]
+        store = (*(() if self.url is None else ("--url", self.url)), str(self.store))
+        command = [sys.executable, str(HERE / "controller.py"), *planted, *options, *store, *([] if run is None else [run])]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.root)
         self.controllers.append(process)
         return process
 
     def with_ports(self, **changes: Any) -> "Bench":
         """The same store, reached through other ports."""
-        return Bench(self.root, replace(self.ports, **changes), self.controllers)
+        return Bench(self.root, replace(self.ports, **changes), self.url, self.controllers)
 
 
 def fixtures(root: Path, made: Path) -> None:

@@ -1,7 +1,7 @@
 """A controller as a program: advances one run once, dies after a step if it is told to, and says what it did.
 
-    controller.py [--plant FAULT] [--die STEP] [--meet FOLDER NUMBER] STORE RUN
-    controller.py [--plant FAULT] --rounds STORE
+    controller.py [--plant FAULT] [--die STEP] [--meet FOLDER NUMBER] [--url LEDGER] STORE RUN
+    controller.py [--plant FAULT] --rounds [--url LEDGER] STORE
 
 With ``--rounds`` it advances every open run until nothing is left to wait for, and holds a run that it took for a second and a half.
 Steps: ``looked`` (nothing is claimed), ``claimed``, ``intended``, ``launched`` (no outcome is recorded). ``--meet`` waits before the claim
@@ -96,6 +96,7 @@ def main() -> None:
     parser.add_argument("--plant", action="append", default=[], choices=FAULTS)
     parser.add_argument("--die", choices=DEATHS)
     parser.add_argument("--meet", nargs=2)
+    parser.add_argument("--url")
     parser.add_argument("--rounds", action="store_true")
     parser.add_argument("store", type=Path)
     parser.add_argument("run", nargs="?")
@@ -108,7 +109,7 @@ def main() -> None:
         hooks[when][what] = _die
     if given.meet:
         hooks["before"]["claim_start"] = _meet(Path(given.meet[0]), int(given.meet[1]))
-    with opened(given.store, create=False, grace_s=0.3, stop_grace_s=0.2, poll_s=0.02) as ports:
+    with opened(given.store, create=False, url=given.url, grace_s=0.3, stop_grace_s=0.2, poll_s=0.02) as ports:
         if given.rounds:
             turns = rounds.Rounds(ports, 0, lambda verdict: True, shares=True, stay=False, pace=PACE).turns()
             print(sum(isinstance(turn, rounds.Turn) and bool(turn.done) for turn in turns))

@@ -18,9 +18,11 @@ from countermark.run.claims import DispatchRefused
 from countermark.run.readback import Component
 from countermark.values import Refused
 from countermark.verdict.kinds import CheckpointNotAdmitted, NoSuccess, ResumeAvailable
-from tests.app.bench import HONEST, Bench, arm, everything, names
+from tests.app.bench import BOTH_LEDGERS, HONEST, Bench, arm, everything, names
 from tests.app.planting import in_controllers
 from tests.faults import planted, proven_by
+
+pytestmark = BOTH_LEDGERS
 
 
 def retries_are_not_counted() -> AbstractContextManager[object]:

@@ -17,8 +17,10 @@ from countermark.run.claims import Dispatched
 from countermark.values import Refused
 from countermark.verdict.kinds import NoSuccess, SeveralCandidates, StopRequired
 from countermark.wire.receipts import NotExecuted
-from tests.app.bench import HONEST, Bench, arm, everything, names
+from tests.app.bench import BOTH_LEDGERS, HONEST, Bench, arm, everything, names
 from tests.faults import planted, proven_by
+
+pytestmark = BOTH_LEDGERS
 
 
 def lines(answer: object) -> tuple[str, ...]:

@@ -21,8 +21,10 @@ from countermark.run.attempts import AttemptKey
 from countermark.run.claims import Adjudication, BelieveSource, Ruling, RunLedger, SetAside
 from countermark.values import NonEmpty, Refused
 from countermark.verdict.kinds import Blocked, BlockerAdjudicated
-from tests.app.bench import HONEST, Bench, arm, everything, names
+from tests.app.bench import BOTH_LEDGERS, HONEST, Bench, arm, everything, names
 from tests.faults import planted, proven_by
+
+pytestmark = BOTH_LEDGERS
 
 ASIDE = SetAside()
 LIAR = ("effective", "save 4")
