@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar, final
 
-from countermark.app.patience import patiently
+from countermark.app.patience import PATIENCE_S, STAYING_S, patiently
 from countermark.app.ports import Ports
 from countermark.app.running import Looked, Signs, Step, StepRefused, changed, hope_of, is_closed, look_at, signs_of, step_of
 from countermark.app.sweeping import quiet
@@ -204,7 +204,7 @@ class Rounds:
         return max(1, min(fitting, 2 * done, self.pace.batch_max))
 
     def _patiently(self, act: Callable[[], T]) -> T:
-        return patiently(act, self.told)
+        return patiently(act, self.told, STAYING_S if self.stay else PATIENCE_S)
 
     def _turn(self, agenda: _Agenda, run: RunSummary) -> Turn:
         step = self._patiently(lambda: step_of(self.ports, run.run_id, self.retries, self.allowed))
