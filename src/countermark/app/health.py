@@ -56,6 +56,7 @@ _PARTS = (
     ("torch", "train", "training with countermark.train"),
     ("transformers", "train", "training with countermark.train"),
     ("peft", "train", "training with countermark.train"),
+    ("psycopg", "postgres", "a ledger in PostgreSQL"),
     ("trl", "trl", "recipes and trainers of TRL"),
 )
 _FREE_BYTES_MIN = 1 << 30

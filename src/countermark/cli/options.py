@@ -7,7 +7,11 @@ import typer
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, also when refused.")]
 StoreOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--store", metavar="URL", help="The store: sqlite:///PATH. Default: the .countermark folder here or above."),
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="The store: sqlite:///PATH or postgresql://USER@HOST/DATABASE. Default: the .countermark folder here or above.",
+    ),
 ]
 RecipeArgument: TypeAlias = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file.")]
 RunArgument: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or 8 or more of its first digits.")]

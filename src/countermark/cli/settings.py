@@ -52,7 +52,8 @@ ROSTER: Final = (
         "store.url",
         "store",
         "the .countermark folder here or in a folder above, else one is created here",
-        "Where runs are recorded: sqlite:///PATH of a store folder.",
+        "Where runs are recorded: sqlite:///PATH of a store folder, or postgresql://USER@HOST/DATABASE; what attempts leave stays on this "
+        "host, in the .countermark folder.",
     ),
     Setting("principal", "name", "local", "The account under which a work is counted; part of the Work key."),
     Setting("requester", "name", "the name of the user who calls", "Who asks for a run; with the request it names the run."),

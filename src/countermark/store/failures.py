@@ -201,7 +201,23 @@ class StoreAddressUnknown:
         return "this address names no kind of store"
 
     def remedy(self) -> str:
-        return "name a folder as sqlite:///PATH; a ledger in PostgreSQL comes with a later version"
+        return "name a folder as sqlite:///PATH, or a database as postgresql://USER@HOST/DATABASE"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DriverMissing:
+    """The package that talks to the database is not installed, or lacks a part; ``extra`` installs it."""
+
+    where: str
+    why: str
+    extra: str
+
+    def what(self) -> str:
+        return f"the driver for this database is not installed: {self.why}"
+
+    def remedy(self) -> str:
+        return f"pip install 'countermark[{self.extra}]'"
 
 
 @final
@@ -324,6 +340,7 @@ StoreFailure = (
     | StoreDamaged
     | StoreBroken
     | StoreAddressUnknown
+    | DriverMissing
     | ServerUnreachable
     | DatabaseMissing
     | LoginRefused

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from countermark.store.failures import StoreAddressUnknown, StoreError
+from countermark.store.failures import DriverMissing, StoreAddressUnknown, StoreError
 from countermark.store.interface import Store
 
 SQLITE: Final = "sqlite:///"
@@ -39,7 +39,13 @@ def open_store(url: str, create: bool) -> Store:
 
         return SqliteStore.open(folder, create=create)
     if is_postgresql(url):
-        from countermark.store.postgres import PostgresStore
+        from countermark.store.postgres import PostgresStore, read_url
+        from countermark.store.postgres_errors import place_of
 
+        try:
+            import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        except ImportError as error:
+            # Also where it is there and finds no libpq: the extra brings one.
+            raise StoreError(DriverMissing(place_of(read_url(url)), " ".join(str(error).split())[:300], "postgres")) from error
         return PostgresStore.open(url, create=create)
     raise StoreError(StoreAddressUnknown(scheme_of(url)))
