@@ -145,7 +145,7 @@ def test_a_forked_child_is_told_to_open_its_own(folder: Path) -> None:
 
 def empty_is_a_database() -> AbstractContextManager[object]:
     """Files that are handed to SQLite unread."""
-    return planted(room, "_regular_file", lambda path: path.stat())()
+    return planted(room, "regular_file", lambda path: path.stat())()
 
 
 GARBAGE = {
@@ -457,7 +457,7 @@ def deferred() -> Iterator[None]:
             time.sleep(0.03)
 
     with ExitStack() as faults:
-        faults.enter_context(planted(room, "_turn", lambda *_: nullcontext())())
+        faults.enter_context(planted(room, "turn", lambda *_: nullcontext())())
         faults.enter_context(planted(room._Database, "transaction", transaction)())
         yield
 

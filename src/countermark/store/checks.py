@@ -7,13 +7,12 @@ Rules kept here:
 2. Nothing is written.
 """
 
-import sqlite3
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from sqlalchemy import Connection, MetaData, func, select
+from sqlalchemy import Connection, MetaData, create_engine, func, select
 
 from countermark.run.records import (
     LedgerOutOfOrder,
@@ -38,41 +37,49 @@ from countermark.values import Refused, shown
 
 _RESTORE: Final = "keep a copy of the store's folder, then restore the file from a backup"
 TAMPERED: Final = "somebody changed the store past countermark: restore it from a backup, or take these runs for lost"
+#: What a schema holds, by kind and name, each as the database describes it.
+Objects: TypeAlias = Mapping[tuple[str, str], str]
 _WAL_MAGIC: Final = (0x377F0682, 0x377F0683)
 
 
-def database_findings(connection: Connection, path: Path, metadata: MetaData) -> Iterator[Finding]:
-    """What SQLite itself finds in one file, and how its schema differs from ours."""
+def database_findings(connection: Connection, path: Path, wanted: Objects, database: str = "main") -> Iterator[Finding]:
+    """What SQLite itself finds in one file, and how what lies in it differs from what is ``wanted`` there. ``database`` is the file's name
+    for the connection."""
     where = str(path)
-    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check").all():
+    for (line,) in connection.exec_driver_sql(f"PRAGMA {database}.integrity_check").all():
         if line != "ok":
             yield Finding("DatabaseDamaged", where, shown(str(line), 200), _RESTORE)
-    for row in connection.exec_driver_sql("PRAGMA foreign_key_check").all():
+    for row in connection.exec_driver_sql(f"PRAGMA {database}.foreign_key_check").all():
         yield Finding("ReferenceBroken", where, f"row {row[1]} of {row[0]} names a row of {row[2]} that is not there", TAMPERED)
-    yield from _schema_findings(connection, where, metadata)
+    yield from differences(objects_in(connection, database), wanted, where)
     yield from _log_findings(path.with_name(path.name + "-wal"))
 
 
-def _objects(rows: Sequence[Sequence[object]]) -> dict[tuple[str, str], str]:
-    return {(str(kind), str(name)): " ".join(str(sql).split()) for kind, name, sql in rows}
+def objects_in(connection: Connection, database: str = "main") -> Objects:
+    """The tables, indices and triggers of a file."""
+    query = f"SELECT type, name, sql FROM {database}.sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+    return {(str(kind), str(name)): " ".join(str(sql).split()) for kind, name, sql in connection.exec_driver_sql(query).all()}
 
 
-def _schema_findings(connection: Connection, where: str, metadata: MetaData) -> Iterator[Finding]:
-    query = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
-    found = _objects(connection.exec_driver_sql(query).all())
-    ours = sqlite3.connect(":memory:")
+def made_afresh(metadata: MetaData) -> Objects:
+    """What lies in a file that is made now."""
+    engine = create_engine("sqlite+pysqlite://")
     try:
-        for statement in sqlite_script(metadata):
-            ours.execute(statement)
-        wanted = _objects(ours.execute(query).fetchall())
+        with engine.connect() as connection:
+            for statement in sqlite_script(metadata):
+                connection.exec_driver_sql(statement)
+            return objects_in(connection)
     finally:
-        ours.close()
+        engine.dispose()
+
+
+def differences(found: Objects, wanted: Objects, where: str) -> Iterator[Finding]:
+    """How a schema differs from the one that it should be."""
     for kind, name in sorted(wanted.keys() - found.keys()):
         yield Finding("SchemaObjectMissing", where, f"the {kind} {name} is missing", TAMPERED)
     for kind, name in sorted(found.keys() - wanted.keys()):
-        yield Finding(
-            "SchemaObjectForeign", where, f"the {kind} {shown(name)} is not ours", "take it out again: it may change what is recorded"
-        )
+        what = f"the {kind} {shown(name)} is not ours"
+        yield Finding("SchemaObjectForeign", where, what, "take it out again: it may change what is recorded")
     for kind, name in sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key]):
         yield Finding("SchemaObjectChanged", where, f"the {kind} {name} is not as we make it", TAMPERED)
 

@@ -5,7 +5,7 @@ whatever the server's version says of them, it says of both. The caller rolls ba
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sqlalchemy import Connection, text
@@ -15,7 +15,6 @@ from countermark.store import checks
 from countermark.store.interface import Finding
 from countermark.store.postgres_errors import state_of
 from countermark.store.postgres_schema import SCHEMA, postgres_script
-from countermark.values import shown
 
 _CATALOGUE: Final = """
 SELECT 'column', c.relname::text || '.' || a.attname::text,
@@ -42,39 +41,33 @@ SELECT CASE c.relkind WHEN 'S' THEN 'sequence' WHEN 'r' THEN 'table' ELSE 'relat
 """
 
 
-def catalogue(connection: Connection, schema: str) -> dict[tuple[str, str], str]:
+def catalogue(connection: Connection, schema: str) -> checks.Objects:
     """Everything that a schema holds, by kind and name, as the server describes it; the schema's own name is left out."""
     rows = connection.execute(text(_CATALOGUE), {"schema": schema}).all()
     return {(str(kind), str(name)): " ".join(str(what).replace(f"{schema}.", "").split()) for kind, name, what in rows}
 
 
-def differences(found: Mapping[tuple[str, str], str], wanted: Mapping[tuple[str, str], str], where: str) -> Iterator[Finding]:
-    """How a schema differs from the one that it should be."""
-    for kind, name in sorted(wanted.keys() - found.keys()):
-        yield Finding("SchemaObjectMissing", where, f"the {kind} {name} is missing", checks.TAMPERED)
-    for kind, name in sorted(found.keys() - wanted.keys()):
-        what = f"the {kind} {shown(name)} is not ours"
-        yield Finding("SchemaObjectForeign", where, what, "take it out again: it may change what is recorded")
-    for kind, name in sorted(key for key in wanted.keys() & found.keys() if wanted[key] != found[key]):
-        yield Finding("SchemaObjectChanged", where, f"the {kind} {name} is not as we make it", checks.TAMPERED)
+def made_afresh(connection: Connection) -> None:
+    """The tables of a store that is made now, in the schema that the search path names."""
+    for statement in postgres_script():
+        connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
-def schema_findings(connection: Connection, where: str) -> Iterator[Finding]:
-    """What differs from a store made now. The caller rolls back."""
+def schema_findings(connection: Connection, where: str, make: Callable[[Connection], None] = made_afresh) -> Iterator[Finding]:
+    """What differs from a store that ``make`` makes. The caller rolls back."""
     found = catalogue(connection, SCHEMA)
     beside = f"{SCHEMA}_{secrets.token_hex(8)}"
     try:
         connection.exec_driver_sql(f"CREATE SCHEMA {beside}")
         connection.exec_driver_sql(f"SET LOCAL search_path TO {beside}")
-        for statement in postgres_script():
-            connection.exec_driver_sql(statement.replace("%", "%%"))
+        make(connection)
     except DBAPIError as error:
         if error.orig is None or state_of(error.orig) != "42501":
             raise
         what = "the tables were not compared with what they should be: the user may make no schema for comparison"
         yield Finding("SchemaNotCompared", where, what, "let the owner check the store, or grant CREATE on the database")
         return
-    yield from differences(found, catalogue(connection, beside), where)
+    yield from checks.differences(found, catalogue(connection, beside), where)
 
 
 def _settings(connection: Connection, where: str) -> Iterator[Finding]:

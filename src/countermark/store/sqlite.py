@@ -56,7 +56,7 @@ class _Database:
         self.path = path
         self.wait_s = wait_s
         self._synchronous = synchronous
-        found = _regular_file(path)
+        found = regular_file(path)
         self._identity = (found.st_dev, found.st_ino)
         self.engine: Engine = create_engine("sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool, pool_size=4, max_overflow=-1)
         self._idle: list[Connection] = []
@@ -144,7 +144,7 @@ class _Database:
             connection.commit()
 
 
-def _regular_file(path: Path) -> os.stat_result:
+def regular_file(path: Path) -> os.stat_result:
     """What ``path`` is, checked before SQLite sees it: SQLite takes an empty file for an empty database."""
     where = str(path)
     with translated(path, 0):
@@ -163,7 +163,7 @@ def _regular_file(path: Path) -> os.stat_result:
     return found
 
 
-def _refuse_network(folder: Path) -> None:
+def refuse_network(folder: Path) -> None:
     where = str(folder)
     try:
         mount = mount_under(folder)
@@ -176,7 +176,7 @@ def _refuse_network(folder: Path) -> None:
 
 
 @contextmanager
-def _turn(folder: Path, wait_s: float) -> Generator[None, None, None]:
+def turn(folder: Path, wait_s: float) -> Generator[None, None, None]:
     """The ticket of a store, with its failures as ours."""
     path = folder / TICKET_FILE
     with translated(path, wait_s):
@@ -203,7 +203,7 @@ class SqliteStore(SqlStore):
         """The store in ``folder``, made first when it is not there and ``create`` is true. Raises ``StoreError``."""
         folder = folder.absolute()
         with translated(folder, wait_s):
-            _refuse_network(folder)
+            refuse_network(folder)
             if not (folder / LEDGER_FILE).exists():
                 if not create:
                     lost = folder.is_dir() and creation.ledger_was_here(folder)
@@ -226,10 +226,10 @@ class SqliteStore(SqlStore):
         """Make what is missing of the store in ``folder``; returns the names of the files that were made. Raises ``StoreError``, also where
         a file was there and cannot be used: of another schema, damaged, or no store at all."""
         folder = folder.absolute()
-        _refuse_network(folder)
+        refuse_network(folder)
         with translated(folder, wait_s):
             creation.make_folder(folder)
-            with _turn(folder, wait_s):
+            with turn(folder, wait_s):
                 made = creation.make_store(folder)
         cls.open(folder, create=False, wait_s=wait_s).close()
         return made
@@ -251,7 +251,7 @@ class SqliteStore(SqlStore):
     @contextmanager
     def _writing(self, run_id: str) -> Generator[Connection, None, None]:
         self._own()
-        with _turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE") as connection:
+        with turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
     @contextmanager
@@ -263,13 +263,13 @@ class SqliteStore(SqlStore):
     @contextmanager
     def _observing(self, run_id: str) -> Generator[Connection, None, None]:
         self._own()
-        with _turn(self.folder, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
+        with turn(self.folder, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
     @contextmanager
     def _planning(self) -> Generator[Connection, None, None]:
         self._own()
-        with _turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE", hint=True) as connection:
+        with turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE", hint=True) as connection:
             yield connection
 
     @contextmanager
@@ -278,7 +278,7 @@ class SqliteStore(SqlStore):
         self._own()
         observations = self._observations.transaction("BEGIN IMMEDIATE")
         ledger = self._ledger.transaction("BEGIN IMMEDIATE", hint=closed)
-        with _turn(self.folder, self._wait_s):
+        with turn(self.folder, self._wait_s):
             if closed:
                 with ledger as control, observations as observed:
                     yield observed, control
@@ -290,18 +290,18 @@ class SqliteStore(SqlStore):
         ledger, observations = str(self._ledger.path), str(self._observations.path)
         with self._reading() as control, self._observed() as observed:
             # Read first: a snapshot begins with its first read, and a run is recorded before its sweeps.
-            first = tuple(checks.database_findings(observed, self._observations.path, OBSERVATIONS))
+            first = tuple(checks.database_findings(observed, self._observations.path, checks.made_afresh(OBSERVATIONS)))
             refused = checks.refused_runs(control)
             found = (
                 *first,
-                *checks.database_findings(control, self._ledger.path, LEDGER),
+                *checks.database_findings(control, self._ledger.path, checks.made_afresh(LEDGER)),
                 *checks.run_findings(refused, ledger),
                 *checks.sweep_findings(control, observed, observations),
             )
             missing = checks.missing_from_agenda(control, observed) - refused.keys()
         if missing:
             # A run may have been closed between the two snapshots: looked at once more, while nobody writes.
-            with _turn(self.folder, self._wait_s), self._reading() as control, self._observed() as observed:
+            with turn(self.folder, self._wait_s), self._reading() as control, self._observed() as observed:
                 missing &= checks.missing_from_agenda(control, observed)
         return (*found, *checks.agenda_findings(missing, ledger))
 
