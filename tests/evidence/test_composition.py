@@ -21,14 +21,14 @@ from countermark.evidence.composition import (
     compose_evidence,
 )
 from countermark.evidence.cut import STAGES, ObservationCut, Stage, StageRead
-from countermark.evidence.members import EnumerationReceipt, Misfiled, NotAttempted, RawRead
+from countermark.evidence.members import EnumerationReceipt, Misfiled, NotAttempted, Population, RawRead
 from countermark.run.attempts import AttemptGraph, AttemptKey, admit_attempt_graph
 from countermark.run.claims import Dispatched
 from countermark.run.demand import Subject
 from countermark.values import NonEmpty, Refused
 from countermark.verdict import Sweep
 from tests.faults import planted, proven_by
-from tests.run.examples import demand_id, work
+from tests.run.examples import HALF_OF, demand_id, stranger, work
 from tests.verdict.scenes import Scene, Try, changed, checkpoint, ended, key, manifest, output, process, subject, sweep
 
 CLEAN = Scene(
@@ -75,6 +75,8 @@ def composed(scene: Scene, **parts: Any) -> list[CompositionDefect]:
 # ---------------------------------------------------------------------------------------------------------------- binder
 
 FOREIGN = [(stage, half) for stage in STAGES for half in HALVES]
+#: Every fact about a run in which a reading can be another run's, alone.
+FACTS = list(HALF_OF)
 original_halves = room._halves
 
 
@@ -110,9 +112,41 @@ def test_reads_of_one_subject_are_bound() -> None:
     assert bound(sweep(CLEAN).reads) == frozenset()
 
 
-@pytest.mark.parametrize(("stage", "half"), FOREIGN)
-def test_one_foreign_axis_is_named(stage: Stage, half: Half) -> None:
-    assert bound(rebound(sweep(CLEAN).reads, stage, STRANGERS[half])) == {SubjectMismatch(stage, half)}
+def one_account() -> Any:
+    """Works are told apart by their account alone."""
+
+    def halves(stage: Any, wanted: Subject, found: Subject) -> Any:
+        alike = replace(found, work=wanted.work) if found.work.principal == wanted.work.principal else found
+        return original_halves(stage, wanted, alike)
+
+    return planted(room, "_halves", halves)()
+
+
+def one_request() -> Any:
+    """Demands are told apart by the request's name alone, whoever gave it."""
+
+    def halves(stage: Any, wanted: Subject, found: Subject) -> Any:
+        alike = replace(found, demand=wanted.demand) if found.demand.request == wanted.demand.request else found
+        return original_halves(stage, wanted, alike)
+
+    return planted(room, "_halves", halves)()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("fact", FACTS)
+def test_one_foreign_axis_is_named_whichever_fact_of_the_run_differs(stage: Stage, fact: str) -> None:
+    assert bound(rebound(sweep(CLEAN).reads, stage, stranger(fact))) == {SubjectMismatch(stage, HALF_OF[fact])}
+
+
+@proven_by(one_account, one_request)
+def test_two_runs_may_share_all_but_one_fact_and_are_told_apart_by_it() -> None:
+    for fact in FACTS:
+        for part in ("graph", "cut"):
+            of = sweep(changed(CLEAN, checkpoints={"local": ()}))
+            foreign = admit_attempt_graph(stranger(fact), ())
+            given: dict[str, Any] = {"graph": foreign} if part == "graph" else {"cut": replace(of.cut, subject=stranger(fact))}
+            found = [defect for defect in composed(CLEAN, **given) if isinstance(defect, SubjectMismatch)]
+            assert found == [SubjectMismatch(part, HALF_OF[fact])], (part, fact)  # type: ignore[arg-type]
 
 
 @proven_by(first_axis_wins)
@@ -164,6 +198,50 @@ def test_a_cut_of_another_sweep_is_named_by_its_receipt(stage: Stage) -> None:
     assert composed(CLEAN, cut=other_sweeps_cut(stage)) == [ReceiptMismatch(stage)]
 
 
+TWO_SOURCES = changed(CLEAN, processes={"local": (process(1, "dead"),), "scheduler": ()})
+
+
+def altered(scene: Scene, stage: Stage, made: Any) -> ObservationCut:
+    """The scene's own cut with the receipts of one stage made otherwise."""
+    own = sweep(scene).cut
+    return replace(own, stages=tuple(StageRead(one.stage, made(one.receipts)) if one.stage == stage else one for one in own.stages))
+
+
+def first_receipt_alone() -> Any:
+    """Of a stage's receipts the first one is compared."""
+    original = compose_evidence
+
+    def compose(graph: Any, readback: Any, cut: Any) -> Any:
+        def mended(read: StageRead) -> StageRead:
+            own = readback.population(read.stage).receipts()
+            return StageRead(read.stage, own) if own and read.receipts[:1] == own[:1] else read
+
+        return original(graph, readback, replace(cut, stages=tuple(map(mended, cut.stages))))
+
+    return planted(_here(), "compose_evidence", compose)()
+
+
+@pytest.mark.parametrize("field", ["id", "observer", "host", "started_ms", "ended_ms"])
+def test_a_receipt_is_matched_in_every_field(field: str) -> None:
+    """A sweep of another host, or of another time, may have come to the same id."""
+    other: dict[str, Any] = {field: 1 if field.endswith("_ms") else "another"}
+    cut = altered(CLEAN, "outputs", lambda receipts: tuple(replace(one, **other) for one in receipts))
+    assert composed(CLEAN, cut=cut) == [ReceiptMismatch("outputs")]
+
+
+@proven_by(first_receipt_alone)
+def test_of_several_sources_every_receipt_is_matched() -> None:
+    assert composed(TWO_SOURCES) == []
+    forged = EnumerationReceipt("forged", "o", "n1", 0, 1)
+    for made in (
+        lambda receipts: (receipts[0], forged),
+        lambda receipts: receipts[:1],
+        lambda receipts: (*receipts, forged),
+        lambda receipts: receipts * 2,
+    ):
+        assert composed(TWO_SOURCES, cut=altered(TWO_SOURCES, "processes", made)) == [ReceiptMismatch("processes")]
+
+
 def test_every_foreign_receipt_is_named() -> None:
     assert composed(CLEAN, cut=other_sweeps_cut(*STAGES)) == [ReceiptMismatch(stage) for stage in STAGES]
 
@@ -194,6 +272,21 @@ def test_one_look_is_not_two() -> None:
     assert list(answer.defects) == [ReceiptMismatch("terminals_again")]
 
 
+def test_of_two_sources_the_one_that_was_not_looked_at_again_makes_it_one_look() -> None:
+    twice = changed(CLEAN, terminals={"supervisor": (ended(1),), "scheduler": ()})
+    assert composed(twice) == []
+    of = sweep(twice)
+    readings = of.reads.terminals_again.population.readings
+    halfway = Population(NonEmpty(readings.first, (of.reads.terminals.population.readings.more[0],)))
+    reads = replace(of.reads, terminals_again=RawRead(subject(), halfway))
+    cut = altered(twice, "terminals_again", lambda _: halfway.receipts())
+    readback = bind_readback(subject(), reads)
+    assert isinstance(readback, Readback)
+    answer = compose_evidence(graph(of), readback, cut)
+    assert isinstance(answer, Refused)
+    assert list(answer.defects) == [ReceiptMismatch("terminals_again")]
+
+
 MAKERS: dict[str, Any] = {"terminals": ended, "processes": process, "outputs": output, "checkpoints": checkpoint, "manifests": manifest}
 
 
@@ -216,10 +309,11 @@ def test_a_member_outside_the_graph_is_foreign(axis: str) -> None:
 
 
 @proven_by(nonces_alone)
-def test_an_equal_nonce_under_another_account_is_foreign() -> None:
-    stranger = AttemptKey(work("another"), key(1).nonce)
-    scene = changed(CLEAN, outputs={"local": (replace(output(1), attempt=stranger),)})
-    assert composed(scene) == [ForeignMember("outputs", stranger)]
+@pytest.mark.parametrize("fact", ["account", "computation"])
+def test_an_equal_nonce_at_another_work_is_foreign(fact: str) -> None:
+    other = AttemptKey(stranger(fact).work, key(1).nonce)
+    scene = changed(CLEAN, outputs={"local": (replace(output(1), attempt=other),)})
+    assert composed(scene) == [ForeignMember("outputs", other)]
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -34,10 +34,10 @@ from countermark.evidence.cut import (
 from countermark.evidence.members import EnumerationReceipt
 from countermark.run.demand import Subject
 from tests.faults import planted, proven_by
-from tests.run.examples import demand_id, work
+from tests.run.examples import HALF_OF, stranger
 from tests.verdict.scenes import receipt, subject
 
-OTHERS = (Subject(demand_id("another"), work()), Subject(demand_id(), work("another")))
+OTHERS = tuple(stranger(fact) for fact in HALF_OF)
 
 
 def receipts(stage: Stage) -> Receipts:

@@ -54,7 +54,8 @@ def test_a_blind_source_is_blind_about_the_attempt_that_it_speaks_of() -> None:
 
 
 def test_misfiled_receipts_are_kept_apart_from_members() -> None:
-    stray = Misfiled(key(1), "f" * 32)
-    found = population(source(Observed((), receipt("outputs", "a"), (stray,))), source(DOWN))
-    assert tuple(found.misfiled()) == (stray,)
+    strays = tuple(Misfiled(key(1), letter * 32) for letter in "def")
+    one, other = Observed((), receipt("outputs", "a"), strays[:2]), Observed((), receipt("outputs", "b"), strays[2:])
+    found = population(source(one), source(DOWN), source(other))
+    assert tuple(found.misfiled()) == strays
     assert tuple(found.members()) == ()

@@ -1,11 +1,12 @@
 """Clean examples of runs to break: one work, demands for it, and ledgers."""
 
 from functools import cache
+from typing import Literal
 
 from countermark.recipe import Requirements, Resolution, WorkKey, contract_of, derive_work_key, observed, resolve
 from countermark.run.attempts import Attempt, AttemptKey, Cause, CheckpointIdentity, InitialAttempt, Nonce
 from countermark.run.claims import Admissible, ExecutionClaim, RunLedger, Transition, admit_start_claim
-from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
+from countermark.run.demand import Demand, DemandId, Subject, TrainingRunDesired, admit_demand
 from countermark.values import Principal, Request, Sha256
 from tests.recipe.examples import CLEAN
 
@@ -35,6 +36,26 @@ def desired(request: str = "nightly", requester: str = "ada", principal: str = "
     admitted = admit_demand(demand, resolution(**changed), Requirements())
     assert isinstance(admitted, TrainingRunDesired)
     return admitted
+
+
+#: Which half of the subject each single fact about a run belongs to.
+HALF_OF: dict[str, Literal["demand", "work"]] = {"request": "demand", "requester": "demand", "account": "work", "computation": "work"}
+
+
+@cache
+def stranger(fact: str) -> Subject:
+    """A subject that differs from the clean one in this fact alone."""
+    match fact:
+        case "request":
+            return Subject(demand_id("another"), work())
+        case "requester":
+            return Subject(demand_id(requester="eve"), work())
+        case "account":
+            return Subject(demand_id(), work("another"))
+        case "computation":
+            return Subject(demand_id(), work(seed="18"))
+        case _:
+            raise AssertionError(f"{fact!r} is no fact about a run")
 
 
 def nonce(number: int) -> Nonce:

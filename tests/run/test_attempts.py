@@ -32,7 +32,7 @@ from countermark.run.attempts import (
     checkpoint_of,
     predecessor_of,
 )
-from countermark.run.demand import Subject
+from countermark.run.demand import DemandId, Subject
 from countermark.values import Refused, Unreadable
 from tests.faults import planted, proven_by
 from tests.run.examples import CHECKPOINT, attempt, demand_id, key, nonce, work
@@ -129,6 +129,11 @@ def test_a_chain_rooted_in_another_demand_is_unrooted_here() -> None:
     other = demand_id("weekly")
     chain = (attempt(7, demand=other), attempt(8, InfrastructureRetry(key(7)), demand=other), attempt(9, InfrastructureRetry(key(8))))
     assert defects(*CLEAN, *chain) == Counter([Unrooted(key(7)), Unrooted(key(8)), Unrooted(key(9))])
+
+
+@pytest.mark.parametrize("other", [demand_id("weekly"), demand_id(requester="eve")])
+def test_a_root_of_another_demand_is_none_whoever_asked_or_under_which_name(other: DemandId) -> None:
+    assert defects(*CLEAN, attempt(7, demand=other)) == Counter([Unrooted(key(7))])
 
 
 @proven_by(everything_rooted)

@@ -56,7 +56,7 @@ from countermark.run.claims import (
 from countermark.run.demand import Subject
 from countermark.values import Refused, Sha256
 from tests.faults import planted, proven_by
-from tests.run.examples import CHECKPOINT, attempt, claim, claimed, demand_id, desired, key, transition, work
+from tests.run.examples import CHECKPOINT, HALF_OF, attempt, claim, claimed, demand_id, desired, key, stranger, transition, work
 
 EMPTY = RunLedger(desired(), 0)
 ONE = claimed(EMPTY, 1)
@@ -316,6 +316,13 @@ def test_the_predecessor_of_a_relaunch_is_superseded_and_that_of_a_retry_is_not(
         control = compose_control(graph_of(ledger), ledger)
         assert isinstance(control, ControlComposition)
         assert (control.states[key(1)].superseded, control.states[key(2)].superseded) == (superseded, False)
+
+
+@pytest.mark.parametrize("fact", HALF_OF)
+def test_a_graph_of_another_run_is_not_joined_whichever_fact_of_the_run_differs(fact: str) -> None:
+    graph = admit_attempt_graph(stranger(fact), ())
+    assert isinstance(graph, AttemptGraph)
+    assert composed(graph, RunLedger(desired(), 0)) == Counter([ControlSubjectMismatch(HALF_OF[fact])])
 
 
 def test_an_attempt_without_a_claim_is_composed_and_says_so() -> None:

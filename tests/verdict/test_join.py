@@ -63,6 +63,7 @@ def foreign_control(about: dict[str, str]) -> ControlComposition:
     ("about", "halves"),
     [
         ({"request": "another"}, {"demand"}),
+        ({"requester": "eve"}, {"demand"}),
         ({"principal": "another"}, {"work"}),
         ({"seed": "18"}, {"work"}),
         ({"request": "another", "principal": "another"}, {"demand", "work"}),
@@ -77,6 +78,14 @@ def test_halves_of_different_subjects_are_not_joined(about: dict[str, str], halv
 def test_halves_of_different_attempts_are_not_joined() -> None:
     answer = join(parts(sweep(RUNNING))[0], parts(sweep(Scene()))[1], 0)
     assert answer == Refused(NonEmpty(HalvesDisagree("attempt")))
+
+
+def test_halves_are_not_joined_where_either_knows_more_attempts() -> None:
+    one, two = parts(sweep(RUNNING)), parts(sweep(changed(RUNNING, tries=(*RUNNING.tries, Try(2, STARTED, RequestedReexecution("again"))))))
+    assert isinstance(join(*one, 0), ConvergenceInput)
+    assert isinstance(join(*two, 0), ConvergenceInput)
+    for evidence, control in ((one[0], two[1]), (two[0], one[1])):
+        assert join(evidence, control, 0) == Refused(NonEmpty(HalvesDisagree("attempt")))
 
 
 def test_inputs_and_candidates_are_minted_by_their_doors_alone() -> None:
