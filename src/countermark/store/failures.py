@@ -66,7 +66,7 @@ class StoreOfAnotherVersion:
     def remedy(self) -> str:
         if self.found > self.supported:
             return "use the countermark release that wrote it, or a later one; the store was not touched"
-        return "use the countermark release that wrote it; this one reads no other schema, and the store was not touched"
+        return "bring it to this release's schema, after every other countermark process has ended: countermark store migrate"
 
 
 @final
@@ -85,6 +85,23 @@ class StoreLocked:
     def remedy(self) -> str:
         look = f" (look at it: ps -fp {self.holder})" if self.holder else ""
         return f"try again when that process has finished, or end it{look}; nothing was written"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreInUse:
+    """Others have the store open while it is to be migrated; ``holders`` are those of them that could be seen."""
+
+    where: str
+    waited_ms: int
+    holders: tuple[str, ...]
+
+    def what(self) -> str:
+        by = f" by {', '.join(self.holders)}" if self.holders else ""
+        return f"the store is open elsewhere{by}; waited {self.waited_ms / 1000:.1f} s"
+
+    def remedy(self) -> str:
+        return "end every countermark process of this store, those of an older release too, then: countermark store migrate"
 
 
 @final
@@ -332,6 +349,7 @@ StoreFailure = (
     | NotAStore
     | StoreOfAnotherVersion
     | StoreLocked
+    | StoreInUse
     | StoreFull
     | StoreReadOnly
     | StoreForbidden

@@ -79,9 +79,14 @@ def _settings(connection: Connection, where: str) -> Iterator[Finding]:
 
 
 def data_findings(connection: Connection, where: str) -> Iterator[Finding]:
-    """The server's settings, every run derived again, every sweep's digest, and the agenda, in one snapshot."""
-    refused = checks.refused_runs(connection)
+    """The server's settings, and every row, in one snapshot."""
     yield from _settings(connection, where)
+    yield from row_findings(connection, where)
+
+
+def row_findings(connection: Connection, where: str) -> Iterator[Finding]:
+    """Every run derived again, every sweep's digest, and the agenda."""
+    refused = checks.refused_runs(connection)
     yield from checks.run_findings(refused, where)
     yield from checks.sweep_findings(connection, connection, where)
     yield from checks.agenda_findings(checks.missing_from_agenda(connection, connection) - refused.keys(), where)
