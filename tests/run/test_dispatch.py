@@ -141,6 +141,13 @@ def test_a_refusal_never_follows_an_answer_that_something_may_run() -> None:
     assert room.admit_dispatch_outcome(refused, outcome(DispatchRefused("still no"))) == Stands(outcome(DispatchRefused("no")))
 
 
+def test_the_strongest_answer_stands_wherever_it_is_recorded() -> None:
+    started = Dispatched("pid 7")
+    for answers in ((started, DispatchUnknown("?")), (DispatchUnknown("?"), started)):
+        ledger = replace(INTENDED, outcomes=tuple(map(outcome, answers)))
+        assert admit_dispatch_outcome(ledger, outcome(Dispatched("again"))) == Stands(outcome(started))
+
+
 @given(st.lists(st.sampled_from(RESULTS), max_size=6))
 def test_whatever_is_answered_the_recorded_outcomes_only_grow_in_strength(answers: list[LaunchResult]) -> None:
     ledger = INTENDED

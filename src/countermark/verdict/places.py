@@ -147,7 +147,7 @@ def needs(fold: Fold, places: Mapping[AttemptKey, Place], only_ended: bool, resu
         wanted["processes"] = not_given_up
         wanted["checkpoints"] = set() if resumable else not_given_up
         wanted["terminals_again"].update(attempt for attempt, place in places.items() if place == "refused")
-        orders.extend(missing for attempt in places for missing in perhaps_alive(fold, fold.found[attempt]))
+        orders.extend(missing for standing in fold.found.values() for missing in perhaps_alive(fold, standing))
     return observation(unobserved(fold, wanted), tuple(coordinates), tuple(orders))
 
 
