@@ -178,6 +178,60 @@ def test_all_breaks_at_once_are_all_named() -> None:
     assert defects(found) == wanted and len(wanted) == 10
 
 
+# ------------------------------------------------------------------------------------------------------------ the steps
+
+
+def told(**steps: tuple[int, ...]) -> dict[Component, ComponentReading]:
+    """The clean components, some of which tell these steps, one place each."""
+    found: dict[Component, ComponentReading] = dict(clean().components)
+    for name, told_steps in steps.items():
+        component = Component(name)
+        files = (file(f"{component}.bin"),)
+        found[component] = ComponentRead(files, tuple(StepWitness(f"place {at}", step) for at, step in enumerate(told_steps)))
+    return found
+
+
+def other(component: str, *steps: int) -> list[CheckpointDefect]:
+    return [ComponentStepMismatch(Component(component), step) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("scaled", "steps", "wanted"),
+    [
+        (False, {"optimizer_state": (3,), "scheduler_state": (3,)}, other("optimizer_state", 3) + other("scheduler_state", 3)),
+        (True, {"optimizer_state": (3,), "scheduler_state": (3,)}, []),
+        (True, {"optimizer_state": (4,), "scheduler_state": (4,)}, []),
+        (True, {"optimizer_state": (5,), "scheduler_state": (5,)}, other("optimizer_state", 5) + other("scheduler_state", 5)),
+        (True, {"optimizer_state": (3,), "scheduler_state": (2,)}, other("optimizer_state", 3) + other("scheduler_state", 2)),
+        (True, {"optimizer_state": (3,), "scheduler_state": (4,)}, other("optimizer_state", 3)),
+        (True, {"optimizer_state": (3,), "scheduler_state": ()}, other("optimizer_state", 3)),
+        (True, {"optimizer_state": (3,), "scheduler_state": (3,), "data_position": (3,)}, other("data_position", 3)),
+        (True, {"model_weights": (3,), "rng_state": (3,)}, other("model_weights", 3) + other("rng_state", 3)),
+        (False, {"optimizer_state": (4, 6, 3, 6)}, other("optimizer_state", 3, 6)),
+    ],
+)
+def test_every_step_that_is_told_is_the_checkpoints_unless_a_scaler_skipped_some_for_both(
+    scaled: bool, steps: dict[str, tuple[int, ...]], wanted: list[CheckpointDefect]
+) -> None:
+    """A gradient scaler skips steps of the optimizer and of its scheduler together, never of one, of another component, or forwards."""
+    found = defects(clean(components=told(**steps), scaled=scaled))
+    assert Counter({one: times for one, times in found.items() if not isinstance(one, PublicationIncomplete)}) == Counter(wanted)
+    assert sum(isinstance(one, PublicationIncomplete) for one in found) == bool(wanted)
+
+
+def test_a_component_of_another_step_and_of_other_bytes_is_named_as_both() -> None:
+    reading = ComponentRead((file("x"),), (StepWitness("a place", 3),), Sha256("9" * 64))
+    found = defects(with_component(reading))
+    assert found == Counter(
+        [ComponentStepMismatch(PART, 3), ComponentDigestMismatch(PART), PublicationIncomplete(("optimizer_state is of step 3, not 4",))]
+    )
+
+
+def test_a_marker_in_progress_and_what_is_missing_are_both_reasons() -> None:
+    found = with_component(ComponentAbsent(("optimizer.pt",)), marker=Incomplete(("a temporary name",)))
+    assert found.publication == Incomplete(("a temporary name", "optimizer_state is missing"))
+
+
 # ---------------------------------------------------------------------------------------------------------- publication
 
 
