@@ -114,6 +114,7 @@ CALLS: Final = (
     (("weights", "root", "."), 0),
     (("weights", "root", ".", "recipe.toml"), 1),
     (("store", "init"), 0),
+    (("store", "migrate"), 0),
     (("store", "check"), 0),
 )
 

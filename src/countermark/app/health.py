@@ -11,25 +11,22 @@ from typing import final
 
 from countermark.app.stores import ledger_of
 from countermark.store import Finding, StoreError
-from countermark.store.failures import StoreMissing
+from countermark.store.migrations.outcome import Migration
 
 
 def store_init(folder: Path, url: str | None = None) -> bool:
     """Create the store in ``folder`` (its ledger at ``url``), or what is missing of it; whether it was whole before. Raises
     ``StoreError``."""
-    from countermark.store.opening import open_store
-    from countermark.store.sqlite import SqliteStore
+    from countermark.store.opening import make_store
 
-    if url is None:
-        return not SqliteStore.initialise(folder)
-    try:
-        open_store(url, create=False).close()
-    except StoreError as error:
-        if not isinstance(error.failure, StoreMissing):
-            raise
-        open_store(url, create=True).close()
-        return False
-    return True
+    return not make_store(ledger_of(folder, url))
+
+
+def store_migrate(folder: Path, url: str | None, dry_run: bool) -> Migration:
+    """Bring the store in ``folder`` (its ledger at ``url``) to this release's schema, or say what that would do. Raises ``StoreError``."""
+    from countermark.store.opening import migrate_store
+
+    return migrate_store(ledger_of(folder, url), dry_run)
 
 
 def store_check(folder: Path, url: str | None = None) -> tuple[Finding, ...]:

@@ -63,6 +63,7 @@ ENTRIES: Final = (
     Entry(("checkpoint", "publish"), "checkpoint_publish", "Publish a checkpoint folder atomically, with digests.", _WEIGHTS),
     Entry(("weights", "root"), "weights_root", "Digest weights independently of sharding and metadata.", _WEIGHTS),
     Entry(("store", "init"), "store_init", "Create a store here, and say where it lies.", _CARE),
+    Entry(("store", "migrate"), "store_migrate", "Bring a store of an earlier release to this one's schema, whole or not at all.", _CARE),
     Entry(("store", "check"), "store_check", "Read everything in a store and derive every key in it again.", _CARE),
 )
 
@@ -71,5 +72,5 @@ GROUPS: Final = {
     "manifest": "Compare manifests.",
     "checkpoint": "Inspect and publish checkpoints.",
     "weights": "Digest weights.",
-    "store": "Create and check a store.",
+    "store": "Create, migrate and check a store.",
 }

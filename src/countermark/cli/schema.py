@@ -408,6 +408,13 @@ def _store_check() -> list[Schema]:
     return [_answer({"store": _TEXT, "findings": {"type": "integer"}})]
 
 
+def _store_migrate() -> list[Schema]:
+    """``backup``: the folder with copies of what the store was, which only a store in a folder has."""
+    steps = _list(_record({"version": _WHOLE, "what": _TEXT}))
+    store = {"store": _TEXT, "found": _WHOLE, "version": _WHOLE, "steps": steps, "backup": _maybe(_TEXT)}
+    return [_answer({**store, "migrated": _YES_OR_NO, "dry_run": _YES_OR_NO})]
+
+
 #: A command without an entry here cannot be published with ``--json``.
 _ANSWERS: Final = {
     "doctor": _doctor,
@@ -431,6 +438,7 @@ _ANSWERS: Final = {
     "checkpoint publish": _checkpoint_publish,
     "weights root": _weights_root,
     "store init": _store_init,
+    "store migrate": _store_migrate,
     "store check": _store_check,
 }
 

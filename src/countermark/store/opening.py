@@ -1,10 +1,13 @@
 """A store by its address, whatever keeps it. No driver is imported before it is needed."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from countermark.store.failures import DriverMissing, StoreAddressUnknown, StoreError
 from countermark.store.interface import Store
+
+if TYPE_CHECKING:
+    from countermark.store.migrations.outcome import Migration
 
 SQLITE: Final = "sqlite:///"
 POSTGRESQL: Final = ("postgresql://", "postgres://")
@@ -29,6 +32,18 @@ def scheme_of(url: str) -> str:
     return f"{scheme[:40]}:…" if colon else "an address without a scheme"
 
 
+def _with_driver(url: str) -> None:
+    """Raises ``StoreError`` where a database's driver is not installed."""
+    from countermark.store.postgres import read_url
+    from countermark.store.postgres_errors import place_of
+
+    try:
+        import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        # Also where it is there and finds no libpq: the extra brings one.
+        raise StoreError(DriverMissing(place_of(read_url(url)), " ".join(str(error).split())[:300], "postgres")) from error
+
+
 def open_store(url: str, create: bool) -> Store:
     """The store at ``sqlite:///FOLDER`` or ``postgresql://…``; made first when it is not there and ``create`` is true.
 
@@ -39,13 +54,36 @@ def open_store(url: str, create: bool) -> Store:
 
         return SqliteStore.open(folder, create=create)
     if is_postgresql(url):
-        from countermark.store.postgres import PostgresStore, read_url
-        from countermark.store.postgres_errors import place_of
+        from countermark.store.postgres import PostgresStore
 
-        try:
-            import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
-        except ImportError as error:
-            # Also where it is there and finds no libpq: the extra brings one.
-            raise StoreError(DriverMissing(place_of(read_url(url)), " ".join(str(error).split())[:300], "postgres")) from error
+        _with_driver(url)
         return PostgresStore.open(url, create=create)
+    raise StoreError(StoreAddressUnknown(scheme_of(url)))
+
+
+def make_store(url: str) -> bool:
+    """Have a whole store at an address; whether anything of it was made now. Raises ``StoreError``."""
+    if (folder := folder_of(url)) is not None:
+        from countermark.store.sqlite import SqliteStore
+
+        return bool(SqliteStore.initialise(folder))
+    if is_postgresql(url):
+        from countermark.store.postgres import PostgresStore
+
+        _with_driver(url)
+        return PostgresStore.initialise(url)
+    raise StoreError(StoreAddressUnknown(scheme_of(url)))
+
+
+def migrate_store(url: str, dry_run: bool) -> "Migration":
+    """Bring the store at an address to this release's schema, or say what that would do. Raises ``StoreError``."""
+    if (folder := folder_of(url)) is not None:
+        from countermark.store.migrations.sqlite import migrate as migrate_folder
+
+        return migrate_folder(folder, dry_run)
+    if is_postgresql(url):
+        from countermark.store.migrations.postgres import migrate as migrate_database
+
+        _with_driver(url)
+        return migrate_database(url, dry_run)
     raise StoreError(StoreAddressUnknown(scheme_of(url)))
