@@ -55,12 +55,12 @@ def text(looked: Looked) -> list[str]:
     return list(conclusion_lines(looked.conclusion))
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def matrix(request: pytest.FixtureRequest, tmp_path: Path, made: Path) -> Iterator[Matrix]:
     fixtures(tmp_path, made)
-    url = "" if request.param == "sqlite" else str(request.param)
+    url = "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
     with ports_at(tmp_path / ".countermark", url, create=True) as ports:
-        yield Matrix(Bench(tmp_path, ports), url)
+        yield Matrix(Bench(tmp_path, ports, url or None), url)
         for row in processes_of(tmp_path):
             procfs.signal_exactly(row.pid, row.start_ticks, signal.SIGKILL)
 

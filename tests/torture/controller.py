@@ -8,7 +8,9 @@ Rules kept here:
 1. A process that kills itself says so before, in one append. A kill that nobody could see is not counted.
 2. Two controllers that are about to do the same thing to one run wait for each other now and then, for a moment: races that a busy machine
    would rarely show are made on purpose.
-3. A ledger that cannot be reached for now is waited for, as a person with a shell loop would.
+3. Only runs that can go on count towards the number of open ones: one that waits for a person is marked as such, judged at the end, and
+   another takes its place. A launch of which nobody knows whether it began, and nothing shows, is given up by a person after a while.
+4. A ledger that cannot be reached for now is waited for, as a person with a shell loop would.
 """
 
 import os
@@ -29,7 +31,7 @@ from countermark.run.claims import AlreadyCommitted, Committed, SnapshotStale
 from countermark.run.records import RunContext
 from countermark.store.failures import StoreError
 from countermark.values import Principal, Refused, Request
-from countermark.verdict.kinds import LaunchPending, Verdict
+from countermark.verdict.kinds import Blocked, LaunchPending, Verdict
 from tests.recipe.examples import clean_resolution
 from tests.simulation.history import Answered, Asked, Killed, append
 from tests.torture.mutants import MUTANTS
@@ -134,11 +136,14 @@ class Controller:
 
     def _work(self, ports: Ports) -> None:
         while not self.calm:
-            runs = [one.run_id for one in ports.store.list_runs(open_only=True)]
+            waiting = set(os.listdir(self.scene.waiting))
+            agenda = [one.run_id for one in ports.store.list_runs(open_only=True)]
+            runs = [run for run in agenda if run not in waiting]
             if len(runs) < self.scene.weather.runs_open_max:
                 runs.append(self._demand(ports, len(ports.store.list_runs())))
-            # The oldest more often: that is where controllers meet.
-            run = runs[0] if self.chance.random() < 0.3 else self.chance.choice(runs)
+            # The oldest more often: that is where controllers meet. One that waits for a person now and then: it must not be started.
+            drawn = self.chance.random()
+            run = runs[0] if drawn < 0.3 else self.chance.choice(agenda if drawn < 0.35 and agenda else runs)
             self._persons_word(ports, run)
             self._advance(ports, run)
         for run in [one.run_id for one in ports.store.list_runs(open_only=True)]:
@@ -165,8 +170,14 @@ class Controller:
 
     def _advance(self, ports: Ports, run: str) -> None:
         step = advance(replace(ports, launcher=self.launcher(ports)), run, RETRIES, everything, self.progress)
-        if not isinstance(step, Step) or not step.acted.lines:
-            time.sleep(self.chance.random() * 0.05)
+        if isinstance(step, Step) and step.acted.lines:
+            return
+        verdict = step.looked.conclusion.verdict if isinstance(step, Step) else None
+        if isinstance(verdict, Blocked):
+            (self.scene.waiting / run).touch()
+        if isinstance(verdict, LaunchPending) and self.chance.random() < self.scene.weather.gives_up_pending:
+            ports.store.abandon(run, verdict.attempts.first, "storm", ports.now_ms())
+        time.sleep(self.chance.random() * 0.05)
 
     def _persons_word(self, ports: Ports, run: str) -> None:
         """Now and then a person cancels a run, or gives up an attempt that may be alive."""

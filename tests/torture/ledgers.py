@@ -14,6 +14,5 @@ SETTINGS: Final = {"grace_s": 0.3, "stop_grace_s": 0.2, "poll_s": 0.02}
 @contextmanager
 def ports_at(folder: Path, url: str = "", *, create: bool = False) -> Iterator[Ports]:
     """The ports of the store in ``folder``, whose ledger is at ``url``, or there too where that is empty. Raises ``StoreError``."""
-    assert url == ""
-    with opened(folder, create=create, **SETTINGS) as ports:
+    with opened(folder, create=create, url=url or None, **SETTINGS) as ports:
         yield ports

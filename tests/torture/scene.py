@@ -45,6 +45,7 @@ class Weather:
     short_call: float = 0.02
     cancels: float = 0.01
     gives_up: float = 0.004
+    gives_up_pending: float = 0.02
     kills_per_s: float = 1.5
     stops_per_s: float = 0.7
     frozen_s_max: float = 2.5
@@ -61,6 +62,7 @@ RACE: Final = Weather(
     short_call=0,
     cancels=0,
     gives_up=0,
+    gives_up_pending=0,
     kills_per_s=0,
     stops_per_s=0,
 )
@@ -103,6 +105,11 @@ class Scene:
         return self.root / "calm"
 
     @property
+    def waiting(self) -> Path:
+        """A file for each run that was seen to wait for a person."""
+        return self.root / "waiting"
+
+    @property
     def ledger(self) -> str:
         return "PostgreSQL" if self.url else "SQLite"
 
@@ -115,7 +122,7 @@ class Scene:
 
     def make(self) -> None:
         """The folders, the fixtures and the empty store."""
-        for name in ("fixtures/output", "live", "meetings"):
+        for name in ("fixtures/output", "live", "meetings", "waiting"):
             (self.root / name).mkdir(parents=True)
         (self.root / "seed").write_text(str(self.seed), encoding="ascii")
         fixtures = self.root / "fixtures"
@@ -133,5 +140,5 @@ class Scene:
     def ports(self, chance: random.Random, create: bool = False) -> Iterator[Ports]:
         """The scene as one process reaches it. Raises ``StoreError``."""
         settings = {"grace_s": 0.5, "stop_grace_s": 0.2, "poll_s": 0.02}
-        with opened(self.store, create=create, **settings) as ports:
+        with opened(self.store, create=create, url=self.url or None, **settings) as ports:
             yield replace(ports, new_id=lambda: chance.randbytes(16).hex())

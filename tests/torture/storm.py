@@ -77,7 +77,8 @@ def words_of(pid: int) -> list[str]:
 @final
 @dataclass
 class Storm:
-    """One storm. ``launches`` and ``kills`` are what it goes on for, ``seconds_max`` at most."""
+    """One storm. ``launches`` and ``kills`` are what it goes on for, ``seconds_max`` at most; ``restarts`` how often the
+    database is restarted meanwhile, at even distances of launches."""
 
     scene: Scene
     launches: int
@@ -85,6 +86,7 @@ class Storm:
     seconds_max: float
     say: Say = lambda figures, count: None
     restart: Callable[[], None] | None = None
+    restarts: int = 0
     count: Count = field(default_factory=Count)
     controllers: dict[int, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
@@ -126,7 +128,7 @@ class Storm:
     # ----------------------------------------------------------------------------------------------------------- its phases
 
     def _blow(self, began: float) -> None:
-        restarts = [self.launches // 3, 2 * self.launches // 3] if self.restart else []
+        restarts = [number * self.launches // (self.restarts + 1) for number in range(1, self.restarts + 1)] if self.restart else []
         said = 0.0
         while (now := time.monotonic()) - began < self.seconds_max and not self._enough():
             self._keep_controllers(self.scene.weather.controllers)

@@ -81,18 +81,27 @@ class Figures:
     broken_off: bool = False
 
     @property
+    def judged(self) -> bool:
+        """Whether the ledger was read when all was over."""
+        return bool(self.verdicts)
+
+    @property
     def doubled(self) -> int:
         return sum(self.doubles.values())
 
     def lines(self) -> Iterable[str]:
         what = f"{self.ledger}, mutant: {self.mutant}" if self.mutant else self.ledger
         yield f"{what} (seed {self.seed}, {self.seconds:.0f} s{', broken off' if self.broken_off else ''})"
-        yield f"  launches, counted by the trainers: {self.launches}, of {self.attempts} attempts claimed ({_spelled(self.causes)})"
+        claimed = f", of {self.attempts} attempts claimed ({_spelled(self.causes)})" if self.judged else ""
+        yield f"  launches, counted by the trainers: {self.launches}{claimed}"
         yield f"  doubles: {self.doubled} ({_spelled(self.doubles)})"
         yield f"  kills: {self.kills.total()}; processes stopped and woken: {self.stops}; database restarts: {self.restarts}"
         for point, number in sorted(self.kills.items()):
             yield f"    {point}: {number}"
         yield f"  lives of controllers: {self.lives}; claims asked for: {_spelled(self.answers)}"
+        if not self.judged:
+            yield "  ended by its first double, or broken off: nothing was brought to rest and judged"
+            return
         yield f"  runs: {self.verdicts.total()} ({_spelled(self.verdicts)})"
         yield f"  findings of store check, of the history and of the verdicts: {len(self.findings)}"
         for finding in self.findings[:20]:

@@ -1,6 +1,7 @@
 """A small share of ``make torture``: the product keeps its promise in a storm, and every mutant breaks it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,11 +12,16 @@ from typing import Any, Final
 import pytest
 
 from countermark.files import procfs
+from tests.postgres import binaries, runs, without_postgresql
+from tests.torture.database import database
 from tests.torture.mutants import MUTANTS
 from tests.torture.tally import Count, Figures
 
 ROOT: Final = Path(__file__).parents[2]
 DOUBLING: Final = tuple(name for name, mutant in MUTANTS.items() if not mutant.held_by)
+#: What each ledger must see red itself; the others are wrong beside it, and are seen over both in ``make torture``.
+LEDGER_MUTANTS: Final = ("key on the attempt", "launch first")
+LEDGERS: Final = ("sqlite", "postgresql")
 SEED: Final = 20260
 
 
@@ -24,9 +30,11 @@ def begin(*options: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def storm(folder: Path, *options: object) -> dict[str, Any]:
+def storm(folder: Path, ledger: str, *options: object) -> dict[str, Any]:
     """The figures of one storm, which are printed, too."""
-    process = begin("--json", folder / "figures.json", *options)
+    if ledger == "postgresql" and binaries() is None:
+        without_postgresql()
+    process = begin("--json", folder / "figures.json", "--ledger", ledger, *options)
     try:
         said, _ = process.communicate(timeout=400)
     finally:
@@ -39,33 +47,38 @@ def storm(folder: Path, *options: object) -> dict[str, Any]:
     return dict(figures)
 
 
-def test_nothing_is_started_twice_in_a_storm(tmp_path: Path) -> None:
-    figures = storm(tmp_path, "--launches", 35, "--kills", 25, "--mutant", "")
+@pytest.mark.parametrize("ledger", LEDGERS)
+def test_nothing_is_started_twice_in_a_storm(tmp_path: Path, ledger: str) -> None:
+    """The server of the shared ledger crashes twice meanwhile."""
+    figures = storm(tmp_path, ledger, "--launches", 35, "--kills", 25, "--mutant", "", "--restarts", 2)
     assert figures["findings"] == []
+    assert figures["restarts"] == (2 if ledger == "postgresql" else 0)
     assert (figures["doubled"], figures["broken_off"]) == (0, False)
     assert figures["launches"] >= 35 and sum(figures["kills"].values()) >= 25 and figures["stops"] > 0
     assert {point.split(" ")[0] for point in figures["kills"]} >= {"controller", "supervisor", "trainer"}
     assert set(figures["verdicts"]) <= {"Converged", "Cancelled", "SeveralCandidates", "Blocked"} and figures["verdicts"]["Converged"] > 0
 
 
-@pytest.mark.parametrize("weather", ["race", "sleepers"])
-def test_nothing_is_started_twice_in_the_weather_in_which_mutants_double(tmp_path: Path, weather: str) -> None:
+@pytest.mark.parametrize(("weather", "ledger"), [("race", "sqlite"), ("race", "postgresql"), ("sleepers", "sqlite")])
+def test_nothing_is_started_twice_in_the_weather_in_which_mutants_double(tmp_path: Path, weather: str, ledger: str) -> None:
     """The other half of each pair below: what doubles there does not here."""
-    figures = storm(tmp_path, "--launches", 12, "--kills", 0, "--mutant", "", "--weather", weather)
+    figures = storm(tmp_path, ledger, "--restarts", 0, "--launches", 12, "--kills", 0, "--mutant", "", "--weather", weather)
     assert (figures["doubled"], figures["findings"]) == (0, [])
     assert figures["launches"] >= 12
     assert figures["answers"]["already"] > 0 if weather == "race" else figures["stops"] > 0
 
 
-@pytest.mark.parametrize("mutant", DOUBLING)
-def test_a_mutant_doubles(tmp_path: Path, mutant: str) -> None:
-    figures = storm(tmp_path, "--launches", 60, "--kills", 0, "--mutant", mutant)
+@pytest.mark.parametrize(
+    ("mutant", "ledger"), [*((name, "sqlite") for name in DOUBLING), *((name, "postgresql") for name in LEDGER_MUTANTS)]
+)
+def test_a_mutant_doubles(tmp_path: Path, mutant: str, ledger: str) -> None:
+    figures = storm(tmp_path, ledger, "--launches", 60, "--kills", 0, "--mutant", mutant)
     assert figures["doubled"] > 0
 
 
 def test_the_start_receipt_is_not_the_only_guard(tmp_path: Path) -> None:
     """Taken away alone it is missed by nobody: the process receipt is exclusive, too, and written under the lock."""
-    figures = storm(tmp_path, "--launches", 8, "--kills", 0, "--mutant", "start receipt not exclusive")
+    figures = storm(tmp_path, "sqlite", "--launches", 8, "--kills", 0, "--mutant", "start receipt not exclusive")
     assert figures["doubled"] == 0
 
 
@@ -82,7 +95,7 @@ def interrupted(process: "subprocess.Popen[str]") -> str:
 
 
 def test_an_interrupt_says_what_was_done_and_leaves_no_process(tmp_path: Path) -> None:
-    process = begin("--launches", 100_000, "--mutant", "", "--json", tmp_path / "figures.json")
+    process = begin("--launches", 100_000, "--ledger", "sqlite", "--mutant", "", "--json", tmp_path / "figures.json")
     deadline = time.monotonic() + 60
     below: tuple[procfs.ProcessStat, ...] = ()
     while time.monotonic() < deadline and len(below) < 8:
@@ -96,6 +109,29 @@ def test_an_interrupt_says_what_was_done_and_leaves_no_process(tmp_path: Path) -
     assert f"seed {SEED}" in said
     (figures,) = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert figures["broken_off"] is True
+
+
+def test_what_was_brought_to_its_end_is_kept_and_the_rest_is_done_with_the_same_seed(tmp_path: Path) -> None:
+    whole = ("--launches", 2, "--kills", 0, "--weather", "race", "--mutant", "", "--json", tmp_path / "figures.json", "--ledger", "sqlite")
+    first, _ = begin(*whole).communicate(timeout=120)
+    assert "(kept)" not in first
+    again, _ = begin(*whole, "--mutant", "launch first", "--resume", "--seed", 1).communicate(timeout=120)
+    assert "(kept)" in again and f"seed {SEED}\n" in again and "seed 1\n" not in again
+    done = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert [(figures["mutant"], figures["seed"]) for figures in done] == [("", SEED), ("launch first", SEED)]
+
+
+def test_a_storms_server_is_out_of_its_reach_and_ends_with_it() -> None:
+    if binaries() is None:
+        without_postgresql()
+    with database() as held:
+        folder = Path(held.url().partition("?host=")[2].replace("%2F", "/"))
+        before = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+        held.restart()
+        after = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+        below = {row.pid for row in procfs.descendants(os.getpid(), procfs.processes())}
+        assert (before == after, runs(before), runs(after), after in below) == (False, False, True, False)
+    assert (runs(after), folder.exists()) == (False, False)
 
 
 def lines(*words: str) -> Count:
