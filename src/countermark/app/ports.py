@@ -13,6 +13,7 @@ from countermark.app.sweeping import Observer
 from countermark.files.attempt_folder import START, ReceiptRead, present, read_claim
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.desired import CHECKPOINTS
+from countermark.files.place import made_place, place_of
 from countermark.files.procfs import host_name
 from countermark.launch.local import LocalLauncher
 from countermark.lines.surface import CheckpointGone
@@ -32,8 +33,9 @@ ATTEMPTS = "attempts"
 @final
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One store, with the launcher and the observer of its folder. ``grace_ms``: how long a dispatch may show nothing before it is lost;
-    ``stop_grace_s``: between SIGTERM and SIGKILL; ``poll_s``: between two cheap looks while waiting."""
+    """One store, with the launcher and the observer of its folder. ``host``: this host as intents name it (see ``host_of``). ``grace_ms``:
+    how long a dispatch may show nothing before it is lost; ``stop_grace_s``: between SIGTERM and SIGKILL; ``poll_s``: between two cheap
+    looks while waiting."""
 
     folder: Path
     store: Store
@@ -85,15 +87,26 @@ class Ports:
         return None
 
 
+def host_of(folder: Path, url: str | None, acts: bool) -> str:
+    """This host as intents name it.
+
+    A ledger in the folder knows no other folder. One in a database is shared, and what was dispatched from another folder is as far away as
+    what was dispatched on another host: its attempts do not lie here, so nobody here could find what an earlier call began, or see it
+    live. Each folder is a place of its own therefore, and gets its name before anything is dispatched from it. Raises ``OSError``.
+    """
+    if url is None:
+        return host_name()
+    place = made_place(folder) if acts else place_of(folder)
+    return host_name() if place is None else f"{host_name()}:{place}"
+
+
 @contextmanager
 def opened(
-    folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float, url: str | None = None
+    folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float, url: str | None = None, acts: bool = True
 ) -> Generator[Ports, None, None]:
-    """The ports of the store in ``folder``, whose ledger is at ``url`` where it is in a database. Raises ``StoreError`` where it cannot be
-    opened."""
+    """The ports of the store in ``folder``, whose ledger is at ``url`` where it is in a database. ``acts``: something may be dispatched
+    through them. Raises ``StoreError`` where it cannot be opened."""
     from countermark.store.opening import open_store
-
-    host = host_name()
 
     def new_id() -> str:
         return secrets.token_hex(16)
@@ -103,6 +116,7 @@ def opened(
 
     attempts = folder.absolute() / ATTEMPTS
     with open_store(ledger_of(folder, url), create=create) as store:
+        host = host_of(folder.absolute(), url, acts)
         observer = LocalObserver(attempts, host, now_ms, new_id)
         grace_ms = int(grace_s * 1000)
         yield Ports(folder, store, LocalLauncher(attempts), observer, host, grace_ms, stop_grace_s, poll_s, now_ms, new_id)

@@ -50,7 +50,7 @@ def reconcile(
         raise WrongCall("--stay keeps a controller of all runs watching", _USAGE)
     chosen = settings(store_url=store)
     allowed = everything if act else nothing
-    with opened(chosen) as ports:
+    with opened(chosen, acts=act) as ports:
         if run is None:
             return every_run(ports, retries, allowed, chosen.warnings, act, watch, stay)
         run_id = found(ports, run).run_id

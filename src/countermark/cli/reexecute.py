@@ -27,7 +27,7 @@ def reexecute(
 
     chosen = settings(requester=by, store_url=store)
     name = named(request, "--request", "a request")
-    with opened(chosen) as ports:
+    with opened(chosen, acts=True) as ports:
         record = found(ports, run)
         acted = reexecute_run(ports, record.run_id, name, chosen.requester)
         return decided(ports, record.run_id, acted, starts, chosen.warnings, (Converged, SeveralCandidates), wait=not no_wait)

@@ -24,7 +24,7 @@ def resume(
     from countermark.verdict.kinds import Converged
 
     chosen = settings(requester=by, store_url=store)
-    with opened(chosen) as ports:
+    with opened(chosen, acts=True) as ports:
         record = found(ports, run)
         acted = resume_run(ports, record.run_id, step, chosen.requester)
         return decided(ports, record.run_id, acted, starts, chosen.warnings, (Converged,), wait=not no_wait)

@@ -30,7 +30,7 @@ def retry(
 
     chosen = settings(requester=by, store_url=store)
     given = named(capability, "--capability", "a capability")
-    with opened(chosen) as ports:
+    with opened(chosen, acts=True) as ports:
         record = found(ports, run)
         acted = retry_run(ports, record.run_id, given, from_nothing, chosen.requester)
         return decided(ports, record.run_id, acted, starts, chosen.warnings, (Converged,), wait=not no_wait)

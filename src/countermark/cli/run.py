@@ -49,6 +49,6 @@ def run(
     chosen = settings(principal=principal, requester=requester, launcher=launcher, store_url=store)
     variables = environment(env)
     found = resolved(recipe, form, sets, overlay, pin, chosen.principal)
-    with opened(chosen, create=True) as ports:
+    with opened(chosen, create=True, acts=True) as ports:
         record, warnings = demanded(ports, found, chosen, request, tuple(command or ()), variables)
         return watched(ports, record, (*chosen.warnings, *warnings), wait=not no_wait)

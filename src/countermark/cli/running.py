@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _NEXT: Final = "see each axis: countermark evidence {run} · the attempts: countermark attempts {run}"
 
 
-def opened(chosen: "Settings", create: bool = False) -> "AbstractContextManager[Ports]":
-    """The store with its launcher and observer; only a command that records creates one."""
+def opened(chosen: "Settings", create: bool = False, acts: bool = False) -> "AbstractContextManager[Ports]":
+    """The store with its launcher and observer; only a command that records creates one. ``acts``: it may dispatch."""
     from countermark.app import ports
 
     return ports.opened(
@@ -34,6 +34,7 @@ def opened(chosen: "Settings", create: bool = False) -> "AbstractContextManager[
         stop_grace_s=chosen.stop_grace_s,
         poll_s=chosen.watch_interval_s,
         url=chosen.database,
+        acts=acts,
     )
 
 

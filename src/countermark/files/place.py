@@ -1,0 +1,46 @@
+"""Which place a folder of attempts is, where a ledger is shared by many: no two folders share an answer, on one host or on two of one name.
+
+Rules kept here:
+
+1. A place has a name of its own, random and made once: by whoever comes first, exclusively and durably, before anything refers to it.
+2. It goes where the folder goes. A folder that was taken away takes its name with it, so another one in its place is never taken for it.
+"""
+
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+from countermark.files.durable import sync_folder, write_new
+
+FILE: Final = "place"
+_NAME: Final = re.compile(r"[0-9a-f]{16}\n", re.ASCII)
+_BYTES_MAX: Final = 64
+
+
+def made_place(folder: Path) -> str:
+    """The name of the place, made now where there is none. Raises ``OSError``."""
+    if (name := place_of(folder)) is not None:
+        return name
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+    try:
+        write_new(folder / FILE, f"{secrets.token_hex(8)}\n".encode())
+    except FileExistsError:
+        pass
+    name = place_of(folder)
+    assert name is not None, "it was just made, by this process or another"
+    return name
+
+
+def place_of(folder: Path) -> str | None:
+    """The name of the place; None where nothing was ever dispatched from. Raises ``OSError``, also where the file is none of ours."""
+    try:
+        with (folder / FILE).open("rb") as file:
+            text = file.read(_BYTES_MAX).decode("ascii", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if _NAME.fullmatch(text) is None:
+        raise OSError(f"{folder / FILE} does not hold the name of a place; put it back from a backup")
+    return text.strip()
