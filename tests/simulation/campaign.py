@@ -7,6 +7,7 @@ Rules kept here:
 1. A seed is a history: the same seed fails the same way for ever, or never. Seeds are numbered from the first one on, so a campaign is
    told apart from another by two numbers, and goes on where it stopped.
 2. A failure is shrunk and told in the order in which things happened; its decisions can be lived again.
+3. At the end stands what was not covered, beside what was.
 """
 
 import argparse
@@ -18,13 +19,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 from tests.simulation.broken import Broken
 from tests.simulation.choices import Choices, Shrinking
 from tests.simulation.living import live, simulated
+from tests.simulation.told import Failure, Told, lines
 
 CHUNK: Final = 250
 
@@ -41,35 +42,11 @@ def _collected_seldom() -> Iterator[None]:
             gc.enable()
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A history that broke a rule: its seed, what was broken, the decisions of its shortest form, and the tale of that."""
-
-    seed: int
-    what: str
-    decisions: tuple[int, ...]
-    tale: str
-
-    def text(self) -> str:
-        return f"seed {self.seed}: {self.what}\n{self.tale}\nlived again by: {list(self.decisions)}"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a number of histories reached, and the first of them that failed."""
-
-    histories: int
-    steps: int
-    figures: Counter[str]
-    failure: Failure | None
-
-
 def histories(first: int, number: int, shrinking: bool = True) -> Told:
     """Live the histories of these seeds, up to the first that fails."""
     figures: Counter[str] = Counter()
     steps = 0
+    past: set[str] = set()
     with simulated(), _collected_seldom():
         for seed in range(first, first + number):
             if seed % 100 == 0:
@@ -81,7 +58,9 @@ def histories(first: int, number: int, shrinking: bool = True) -> Told:
                 failure = shortest(seed, choices.taken, broken) if shrinking else Failure(seed, str(broken), tuple(choices.taken), "")
                 return Told(seed - first + 1, steps, figures, failure)
             figures.update(world.figures)
+            past |= world.past()
             steps += world.steps
+    figures.update({f"came past: {point}": 1 for point in past})
     return Told(number, steps, figures, None)
 
 
@@ -107,20 +86,6 @@ def shortest(seed: int, decisions: Sequence[int], broken: AssertionError) -> Fai
 def _kind(broken: AssertionError) -> str:
     """What was broken, without the names in it."""
     return f"{isinstance(broken, Broken)} {''.join(letter for letter in str(broken)[:60] if not letter.isdigit())[:28]}"
-
-
-# ----------------------------------------------------------------------------------------------------------- figures
-
-
-def lines(told: Told) -> Iterator[str]:
-    """The figures for a person, by their kinds."""
-    figures = told.figures
-    trainers = f"trainers launched {figures['launches']:,}, launched twice {figures['launched twice']:,}"
-    yield f"histories {told.histories:,}, steps {told.steps:,}, {trainers}"
-    kinds = sorted({name.split(":")[0] for name in figures if ": " in name})
-    for kind in kinds:
-        counted = sorted((name.split(": ", 1)[1], number) for name, number in figures.items() if name.startswith(f"{kind}: "))
-        yield f"{kind} ({sum(number for _, number in counted):,}): {', '.join(f'{name} {number:,}' for name, number in counted)}"
 
 
 # ---------------------------------------------------------------------------------------------------------- campaign

@@ -27,6 +27,8 @@ from countermark.values import Refused, Sha256
 from tests.recipe.examples import CLEAN
 from tests.run import examples
 
+#: The grace of every simulated run, in milliseconds.
+GRACE_MS = 1_000
 CONTEXT = RunContext("sim", {}, {}, ("train",), "/", {}, "local")
 
 

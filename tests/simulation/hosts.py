@@ -41,10 +41,11 @@ ENDS: tuple[Outcome, ...] = (Succeeded(), Failed(1), Failed(3), Killed(9), Kille
 class Process:
     """Something that runs on a host until it ends, is killed, or is stopped for a while."""
 
-    __slots__ = ("at", "continued", "host", "mortal", "name", "script", "stopped")
+    __slots__ = ("at", "continued", "host", "kind", "mortal", "name", "script", "stopped")
 
     def __init__(self, name: str, host: "Host", script: Script, mortal: bool = True) -> None:
         self.name = name
+        self.kind = name.partition(" ")[0]
         #: Whether it can be killed and stopped; what a scheduler does cannot.
         self.mortal = mortal
         self.host = host
@@ -271,10 +272,12 @@ def ended(attempt: AttemptKey, execution: Execution) -> Ended:
 @final
 @dataclass(slots=True, eq=False)
 class Job:
-    """A job of the cluster's scheduler, named after its claim. ``listed_ms``: from when on the listing shows it."""
+    """A job of the cluster's scheduler, named after its claim. ``listed_ms``: from when on the listing shows it; ``late``: that is after
+    the grace that counts from its intent."""
 
     attempt: AttemptKey
     listed_ms: int
+    late: bool
     state: Literal["queued", "running", "ended", "removed"] = "queued"
     supervisor: Process | None = None
     forgotten: bool = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from countermark.evidence.members import Succeeded
 from countermark.run.attempts import AttemptKey, InfrastructureRetry
+from countermark.run.claims import SetAside
 from countermark.verdict import Conclusion, Sweep
 from countermark.verdict.kinds import (
     AttemptWithoutExecutionClaim,
@@ -57,10 +58,10 @@ def judge(world: World, actor: Actor, sweep: Sweep, conclusion: Conclusion) -> N
         for attempt in verdict.attempts:
             _truly_lost(world, actor, sweep, attempt)
     elif isinstance(verdict, Converged):
-        _truly_completed(world, verdict.candidate)
+        _truly_completed(world, sweep, verdict.candidate)
     elif isinstance(verdict, SeveralCandidates):
         for candidate in verdict.candidates:
-            _truly_completed(world, candidate)
+            _truly_completed(world, sweep, candidate)
     elif isinstance(verdict, Blocked):
         for blocker in verdict.blockers:
             world.figures[f"blocker: {type(blocker).__name__}"] += 1
@@ -82,6 +83,9 @@ def _truly_lost(world: World, actor: Actor, sweep: Sweep, attempt: AttemptKey) -
     for folder in folders_of(world, attempt):
         for execution in folder.executions:
             if execution.alive and execution.began_at < looked:
+                if _not_shown_yet(world, actor, attempt):
+                    world.figures["lost before the scheduler showed it"] += 1
+                    continue
                 raise Broken(
                     f"attempt {attempt.nonce.hex[:2]} is concluded to be lost, and its trainer has lived since before anybody looked"
                 )
@@ -91,10 +95,25 @@ def _truly_lost(world: World, actor: Actor, sweep: Sweep, attempt: AttemptKey) -
             raise Broken(f"attempt {attempt.nonce.hex[:2]} is concluded to be lost, and its terminal says {folder.terminal}")
 
 
-def _truly_completed(world: World, candidate: "CompletionCandidate") -> None:
-    """One trainer of the attempt ran what was asked for, ended with 0, and published just this output."""
+def _not_shown_yet(world: World, actor: Actor, attempt: AttemptKey) -> bool:
+    """Whether a job of the attempt was submitted so long after its intent that the grace was over before the scheduler showed it.
+
+    Nobody recorded an answer, so the grace counts from the intent; what a slow caller submits after it is seen one look too late. The
+    fence, not this verdict, keeps a second trainer away, and that is judged where trainers begin.
+    """
+    jobs = world.jobs.get(attempt.nonce.hex, ())
+    answered = any(outcome.attempt == attempt for outcome in world.store.ledger.outcomes)
+    return not answered and any(job.late and job.listed_ms > actor.looked_ms for job in jobs)
+
+
+def _truly_completed(world: World, sweep: Sweep, candidate: "CompletionCandidate") -> None:
+    """One trainer of the attempt ran what was asked for, ended with 0, and published just this output; nobody's last word on anything
+    that blocked it was to set it aside."""
     attempt = candidate.attempt
     name = attempt.nonce.hex[:2]
+    last_words = {text: given for given in sweep.ledger.adjudications if given.attempt == attempt for text in given.blockers}
+    if any(isinstance(given.ruling, SetAside) for given in last_words.values()):
+        raise Broken(f"attempt {name} is a candidate, and it was set aside")
     executions = executions_of(world, attempt)
     if len(executions) != 1 or executions[0].end != Succeeded():
         raise Broken(f"attempt {name} is a candidate, and its trainers ended so: {[execution.end for execution in executions]}")

@@ -16,6 +16,7 @@ from countermark.launch.order import LaunchOrder
 from countermark.launch.stopping import NothingToStop, Stopped, StopPending, StopResult
 from countermark.run.claims import Dispatched, DispatchRefused, DispatchUnknown, LaunchResult
 from tests.simulation.broken import Broken
+from tests.simulation.clean import GRACE_MS
 from tests.simulation.hosts import Folder, Host, Job, Said, supervisor
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ class SimLauncher:
             return DispatchUnknown("the call timed out before anything was queued")
         if world.launcher == "slurm" and world.jobs.get(nonce):
             raise Broken(f"attempt {nonce[:2]} is submitted a second time to a scheduler that cannot tell")
-        job = Job(folder.attempt, world.true_ms + world.choices.pick(world.lag_ms_max + 1))
+        listed_ms = world.true_ms + world.choices.pick(world.lag_ms_max + 1)
+        intended_ms = max(intent.recorded_ms for intent in world.store.ledger.intents if intent.attempt == folder.attempt)
+        job = Job(folder.attempt, listed_ms, listed_ms + world.offset_ms > intended_ms + GRACE_MS)
         world.jobs.setdefault(nonce, []).append(job)
         world.queue(job, folder)
         world.pause("job queued")

@@ -112,6 +112,7 @@ class SimStore:
         self.entries = (*self.entries, LedgerEntry(version, kind, self.world.now_ms(), by))
         fact = next(iter(more.values()))[-1]
         if isinstance(fact, ExecutionClaim):
+            self.world.figures[f"claim: {type(fact.transition.cause).__name__}"] += 1
             before = predecessor_of(fact.transition.cause)
             named = "" if before is None else before.nonce.hex
             slot = fact.transition.slot().hex

@@ -12,15 +12,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from countermark.app import acting, deciding, running, sweeping
+from countermark.app import acting, running, sweeping
 from countermark.app.running import Step
 from countermark.files.attempt_folder import ReceiptAbsent, ReceiptRead
 from countermark.lines.surface import AttemptNotFenced, CheckpointGone, RetriesUsedUp
-from countermark.run.attempts import AttemptKey, checkpoint_of
-from countermark.run.checkpoint import AdmittedCheckpoint
-from countermark.run.claims import ExecutionClaim, RunLedger
-from countermark.run.records import RunRecord
-from countermark.values import NonEmpty, Refused
+from countermark.run.attempts import AttemptKey
+from countermark.run.claims import RunLedger
+from countermark.values import Refused
 from countermark.verdict import Conclusion, Sweep, fold
 from countermark.verdict.kinds import (
     Blocked,
@@ -32,18 +30,20 @@ from countermark.verdict.kinds import (
     ResumeAvailable,
     RetryRequired,
     SeveralCandidates,
+    StopRequired,
     Verdict,
 )
 from tests.simulation import clean
 from tests.simulation.broken import Broken
 from tests.simulation.choices import Choices
+from tests.simulation.clean import GRACE_MS
 from tests.simulation.history import Killed as KilledEvent
 from tests.simulation.hosts import Folder, Host, Process
-from tests.simulation.judging import at_the_end, judge
-from tests.simulation.launcher import SimLauncher
+from tests.simulation.judging import at_the_end, folders_of, judge
 from tests.simulation.ledger import RUN
-from tests.simulation.observer import SimObserver
-from tests.simulation.world import GRACE_MS, Actor, World
+from tests.simulation.persons import WISHES, ask, called_at_the_end
+from tests.simulation.ports import SimPorts
+from tests.simulation.world import Actor, World
 
 ROUNDS_MAX: Final = 60
 LEVELS: Final = (0.02, 0.08, 0.25)
@@ -59,43 +59,6 @@ MENUS: Final = (
 )
 
 _WORLD: list[World] = []
-
-
-class SimPorts:
-    """What an operation reaches the outside through, for one actor."""
-
-    folder = "simulated"
-    grace_ms = GRACE_MS
-    stop_grace_s = 0.1
-    poll_s = 0.0
-
-    def __init__(self, world: World, host: Host) -> None:
-        self.world = world
-        self.store = world.store
-        self.launcher = SimLauncher(world, host)
-        self.observer = SimObserver(world, host)
-        self.host = world.place(host)
-        self.now_ms = world.now_ms
-        self.new_id = world.new_id
-        self.new_nonce = world.new_nonce
-
-    def load(self, run_id: str) -> RunRecord:
-        return self.store.load_run(run_id)
-
-    def beginning(self, record: RunRecord, claim: ExecutionClaim) -> str | None | Refused[CheckpointGone]:
-        """The path of the checkpoint at which the claim's attempt begins."""
-        wanted = checkpoint_of(claim.transition.cause)
-        if wanted is None:
-            return None
-        self.world.pause("checkpoint looked for")
-        members = frozenset(each.attempt.nonce.hex for each in record.ledger.claims)
-        for folder in tuple(self.world.folders.values()):
-            for step, whole in folder.checkpoints:
-                seen = clean.checkpoint(folder.attempt, step, whole)
-                answer = clean.admitted(seen.readback, record.ledger.desired.manifest, members)
-                if isinstance(answer, AdmittedCheckpoint) and answer.identity == wanted:
-                    return seen.path
-        return Refused(NonEmpty(CheckpointGone(wanted.step, wanted.digest.spell())))
 
 
 # ------------------------------------------------------------------------------------------------------- the program
@@ -152,49 +115,9 @@ def controller(world: World, retries: int, seen: dict[str, tuple[Verdict, object
                 actor.stages = {}
                 actor.moves = world.moves
                 step = running.advance(ports, RUN, 0 if actor.lazy else retries, lambda verdict: not actor.lazy)
-                assert not isinstance(step, Refused) or not step.defects.more or True
                 seen[actor.name] = (_verdict_of(world, step), step)
 
     return body
-
-
-def person(world: World, wish: int, number: int) -> Callable[[Actor], None]:
-    """Ask for one thing, once, and be gone."""
-
-    def body(actor: Actor) -> None:
-        ports: Any = SimPorts(world, actor.host)
-        claims = world.store.ledger.claims
-        match wish:
-            case 0:
-                answer: object = deciding.reexecute_run(ports, RUN, None, actor.name)
-            case 1:
-                answer = deciding.retry_run(ports, RUN, None, False, actor.name)
-            case 2:
-                answer = deciding.resume_run(ports, RUN, None, actor.name)
-            case 3 if claims:
-                answer = deciding.abandon_attempt(ports, claims[number % len(claims)].attempt.nonce.hex, actor.name)
-            case 4:
-                answer = deciding.retry_run(ports, RUN, "memory", True, actor.name)
-            case 5:
-                answer = deciding.cancel_run(ports, RUN, actor.name)
-            case other:
-                assert other == 3, "there was nothing to give up"
-                return
-        world.say(f"is told: {answer}" if world.trace is not None else "")
-
-    return body
-
-
-WISHES: Final = ("reexecute", "retry", "resume", "abandon", "escalate", "cancel")
-
-
-def _ask(world: World, wish: int) -> Actor:
-    """A person comes and asks for something."""
-    host = world.hosts[world.choices.pick(len(world.hosts))]
-    actor = Actor(f"person {world.new_id()}@{host.name} ({WISHES[wish]})", host, person(world, wish, world.choices.pick(4)))
-    world.actors.append(actor)
-    world.figures[f"asked: {WISHES[wish]}"] += 1
-    return actor
 
 
 def _verdict_of(world: World, step: Step | Refused[object]) -> Any:
@@ -239,8 +162,8 @@ def live(choices: Choices, tracing: bool = False) -> World:
             calm(world, retries, seen)
             at_the_end(world)
             if world.store.is_open() and choices.chance(0.5):
-                # Whoever waits for a person gets one, who ends it.
-                _ask(world, WISHES.index("cancel"))
+                # Whoever waits for a person gets one.
+                ask(world, called_at_the_end(world, next(iter(seen.values()), (None, None))[0]))
                 calm(world, retries, seen)
                 at_the_end(world)
         except Broken as broken:
@@ -284,7 +207,7 @@ def turbulent(world: World, length: int, retries: int, seen: dict[str, tuple[Ver
         if choices.chance(rates.fault):
             _fault(world, retries, seen)
         if choices.chance(rates.person):
-            _ask(world, choices.pick(len(WISHES)))
+            ask(world, WISHES[choices.pick(len(WISHES))])
         runnable: list[Actor | Process] = [actor for actor in world.actors if actor.alive and not actor.stopped]
         runnable.extend(process for process in world.processes if process.script is not None and not process.stopped)
         if not runnable or (len(runnable) == len(world.actors) and not world.store.is_open() and not rates.person):
@@ -449,7 +372,7 @@ def _rests(world: World, seen: dict[str, tuple[Verdict, object]], lookers: list[
     if not waits or not all(waits.values()):
         texts = {name: f"{verdict}, then {became if isinstance(became, Refused) else ''}" for name, (verdict, became) in seen.items()}
         raise Broken(f"the run rests at what is no rest: {texts}")
-    for name in sorted({type(verdict).__name__ for verdict, _ in seen.values()}):
+    for name in sorted({verdict if isinstance(verdict, str) else type(verdict).__name__ for verdict, _ in seen.values()}):
         world.figures[f"rest: {name}"] += 1
 
 
@@ -463,6 +386,9 @@ def _waits_for_a_person(world: World, verdict: Any, became: object) -> bool:
         return bool(verdict.coordinates_unread or verdict.not_attempted or (verdict.refused and not world.retention_known))
     if isinstance(verdict, LaunchPending):
         return True
+    if isinstance(verdict, StopRequired):
+        # What an observer says of a process that is none cannot be ended, however often it is tried.
+        return all(any(folder.lies & {"late process", "second process"} for folder in folders_of(world, each)) for each in verdict.attempts)
     return refused and isinstance(verdict, Lost | RetryRequired | ResumeAvailable)
 
 

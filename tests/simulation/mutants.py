@@ -29,6 +29,7 @@ from countermark.run import dispatch as dispatch_room
 from countermark.run.claims import Admissible, AlreadyCommitted, DispatchRefused, DispatchUnknown, ExecutionClaim, SuccessorExists
 from countermark.run.demand import subject_of
 from countermark.verdict import Sweep, places
+from countermark.verdict.rulings import Rulings
 from countermark.verdict.standing import ManifestAgreement, Standing
 from tests.faults import Fault
 from tests.simulation import hosts
@@ -175,6 +176,8 @@ MUTANTS: Mapping[str, Fault] = {
         _fault("a read that failed is taken for empty", (Population, "blind_about", lambda population: frozenset())),
         _fault("another host's attempts are taken for gone", (SimObserver, "_arm", _elsewhere_is_empty)),
         _fault("a candidate needs no manifest", (ManifestAgreement, "equal", lambda agreement: True)),
+        _fault("what was set aside is forgotten", (Rulings, "set_aside", lambda rulings: None)),
+        _fault("any ruling settles whatever blocks", (Rulings, "settles", lambda rulings, blocker: bool(rulings.given))),
         _fault("what lives is not looked at", (Standing, "stirring", lambda standing: False)),
         _fault("a success needs no exit code", (Standing, "succeeded", lambda standing: bool(standing.terminals()))),
     )

@@ -5,10 +5,11 @@ import pytest
 
 from tests.faults import proven_by
 from tests.simulation import campaign
-from tests.simulation.campaign import histories, lines
+from tests.simulation.campaign import histories
 from tests.simulation.choices import Choices, Shrinking
 from tests.simulation.living import live, simulated
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.told import OUTSIDE, lines, not_covered
 
 #: 50,000 histories in the gate, in parts that workers share.
 PARTS, EACH = 20, 2_500
@@ -67,3 +68,18 @@ def test_what_is_told_of_a_campaign() -> None:
     assert told.failure is None
     text = "\n".join(lines(told))
     assert text.startswith("histories 300, steps ") and "verdict (" in text and "controller killed (" in text
+
+
+def test_what_was_not_covered_is_named_and_what_was_is_not() -> None:
+    told = campaign.histories(0, 300)
+    few = not_covered(told.figures)
+    assert "no blocker was: AttemptWithoutExecutionClaim" in "\n".join(few) and not any("ExecutionRequired" in line for line in few)
+    point = next(name for name in told.figures if name.startswith("controller killed: before claim"))
+    told.figures[point] = 0
+    told.figures["verdict: ExecutionRequired"] = 0
+    fewer = not_covered(told.figures)
+    assert any(line.startswith("no controller was killed at") and "before claim" in line for line in fewer)
+    assert any(line.startswith("no verdict was") and "ExecutionRequired" in line for line in fewer)
+    text = list(lines(told))
+    outside = [f"  outside of what is simulated: {each}" for each in OUTSIDE]
+    assert text[text.index("not covered:") + 1 :] == [*(f"  {line}" for line in fewer), *outside]

@@ -40,7 +40,6 @@ from tests.simulation.hosts import (
 )
 from tests.simulation.ledger import SimStore
 
-GRACE_MS = 1_000
 Failing = Literal["read", "refuse", "time out", "fence"]
 LIES: tuple[Lie, ...] = ("terminal", "second output", "shared place", "refusal", "second process", "late process")
 
@@ -77,6 +76,10 @@ class Actor:
         #: How far the world had moved when it looked last.
         self.moves = -1
         self.stages: dict[str, int] = {}
+        #: When it began to read processes last, by the true clock.
+        self.looked_ms = 0
+        #: Every place at which it waited.
+        self.past: set[str] = set()
         self.let = greenlet(self._run)
 
     def _run(self) -> None:
@@ -110,6 +113,8 @@ class World:
         self.folders: dict[tuple[str, str], Folder] = {}
         self.jobs: dict[str, list[Job]] = {}
         self.processes: list[Process] = []
+        #: Where processes waited, each point with what waits there.
+        self.processes_past: set[tuple[str, str]] = set()
         self.actors: list[Actor] = []
         self.lag_ms_max = 0
         self.retention_known = True
@@ -167,6 +172,11 @@ class World:
         found = self.folders.get((place, nonce))
         return Folder(self.by_nonce[nonce]) if found is None else found
 
+    def past(self) -> set[str]:
+        """Every point at which somebody waited, with what waited there."""
+        actors = {f"{actor.name.partition(' ')[0]} {point}" for actor in self.actors for point in actor.past}
+        return actors | {f"{kind} {point}" for kind, point in self.processes_past}
+
     # ----------------------------------------------------------------------------------------------- what may happen
 
     def pause(self, at: str) -> None:
@@ -174,6 +184,7 @@ class World:
         actor = self.acting
         if actor is not None:
             actor.at = at
+            actor.past.add(at)
             self.hub.switch()
 
     def maybe_pause(self, at: str) -> None:
@@ -201,6 +212,8 @@ class World:
 
     def stage_begins(self, stage: str) -> None:
         if self.acting is not None:
+            if stage == "processes":
+                self.acting.looked_ms = self.true_ms
             self.acting.stages["terminals again" if stage in self.acting.stages and stage == "terminals" else stage] = self.steps
 
     def spawn(self, name: str, host: Host, script: Callable[[], Script], mortal: bool = True) -> Process:
@@ -212,6 +225,7 @@ class World:
         """Let a process do its next step."""
         before, self.running = self.running, process
         process.step()
+        self.processes_past.add((process.kind, process.at))
         self.running = before
 
     def may_be_lied_about(self, folder: Folder) -> None:
@@ -219,6 +233,7 @@ class World:
         if self.choices.chance(self.rates.lie):
             lie = LIES[self.choices.pick(len(LIES))]
             folder.lies.add(lie)
+            self.figures[f"lie: {lie}"] += 1
             self.say(f"a lie will be told about {folder.attempt.nonce.hex[:2]}: {lie}")
 
     # ---------------------------------------------------------------------------------------------- what trainers do
