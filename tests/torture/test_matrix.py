@@ -33,7 +33,7 @@ from countermark.verdict.kinds import (
     OrphanOutput,
     Verdict,
 )
-from tests.app.bench import HONEST, Bench, arm, everything, names
+from tests.app.bench import HONEST, WAIT_S, Bench, arm, everything, names
 from tests.faults import planted, proven_by
 from tests.launch.planting import in_supervisor
 from tests.torture.conftest import Matrix, processes_of, text
@@ -51,9 +51,9 @@ def only_claim(bench: Bench, run: str) -> ExecutionClaim:
     return claim
 
 
-def lost(bench: Bench, run: str) -> Verdict:
+def lost(bench: Bench, run: str, seconds: float = WAIT_S) -> Verdict:
     """The verdict once the grace has passed."""
-    bench.wait(lambda: not isinstance(verdict(bench, run), InProgress | LaunchPending))
+    bench.wait(lambda: not isinstance(verdict(bench, run), InProgress | LaunchPending), seconds)
     return verdict(bench, run)
 
 
