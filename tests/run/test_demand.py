@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from countermark.recipe import Requirements, WorkKey
 from countermark.run import demand as room
-from countermark.run.demand import Demand, DemandId, Subject, TrainingRunDesired, WorkNotDerived, admit_demand, recall_demand, subject_of
+from countermark.run.demand import (
+    Demand,
+    DemandId,
+    Subject,
+    TrainingRunDesired,
+    WorkNotDerived,
+    WorkRecalled,
+    admit_demand,
+    recall_demand,
+    recall_work,
+    subject_of,
+)
 from countermark.values import NonEmpty, Principal, Refused, Request
 from tests.faults import planted, proven_by
 from tests.run.examples import demand_id, desired, resolution, work
@@ -72,6 +83,11 @@ def test_the_subject_has_two_halves_that_move_alone() -> None:
 
 def test_a_record_is_admitted_anew_and_never_believed() -> None:
     assert recall_demand(desired().demand, desired().manifest, Requirements()) == desired()
+    recalled = recall_work(work(), desired().manifest, Requirements())
+    assert isinstance(recalled, WorkRecalled)
+    assert recalled.demanded_by(demand_id("weekly")) == desired("weekly")
+    with pytest.raises(ValueError, match="minted by recall_work"):
+        WorkRecalled(work(seed="18"), desired().manifest, Requirements(), None)
     forged = Demand(demand_id(), work(seed="18"))
     assert recall_demand(forged, desired().manifest, Requirements()) == Refused(NonEmpty(WorkNotDerived(work(seed="18"), work())))
 

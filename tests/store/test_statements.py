@@ -8,11 +8,12 @@ import pytest
 from sqlalchemy import Connection, bindparam, create_engine, insert, select, union_all
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from countermark.run.records import WorkKeyRowMismatch
+from countermark.run.demand import TrainingRunDesired
+from countermark.run.records import RunIdRowMismatch, WorkKeyRowMismatch
 from countermark.store import control_rows as room
 from countermark.store.control_rows import control_rows
 from countermark.store.material import Material, derive
-from countermark.store.rows import context_columns, desired_columns
+from countermark.store.rows import WORK_COLUMNS, context_columns, desired_columns, work_of
 from countermark.store.schema import FACT_TABLES, LEDGER, facts, runs
 from countermark.store.statements import Statement
 from countermark.values import NonEmpty, Refused
@@ -126,6 +127,35 @@ def test_a_work_key_is_held_against_the_material_although_the_run_was_read_befor
     other = desired(seed="18").demand.work
     answer, _ = material.derive({**ROW, "work_digest": other.digest.hex})
     assert answer == Refused(NonEmpty(WorkKeyRowMismatch(RUN, other.spell(), desired().demand.work.spell())))
+
+
+def of_its_digest_alone() -> AbstractContextManager[object]:
+    """What follows from a work, kept under the key that it is recorded with."""
+    kept: dict[object, object] = {}
+    return planted(Material, "_work", lambda self, row: kept.setdefault(row["work_digest"], work_of(row)))()
+
+
+@proven_by(of_its_digest_alone)
+def test_rows_that_agree_in_their_work_share_its_derivation_and_others_do_not() -> None:
+    material = Material()
+    first, _ = material.derive(ROW)
+    weekly = {**ROW, "run_id": desired("weekly").demand.id.run_id(), "request": "weekly"}
+    second, _ = material.derive(weekly)
+    assert isinstance(first, TrainingRunDesired)
+    assert isinstance(second, TrainingRunDesired)
+    assert second == desired("weekly")
+    assert second.manifest is first.manifest
+    for name in WORK_COLUMNS:
+        for forged in ("", "[]", None, 5, b"x", desired_columns(desired(seed="18", principal="other"))[name]):
+            row = {**weekly, name: forged}
+            assert material.derive(row) == derive(row), name
+
+
+def test_a_row_without_a_name_of_its_own_is_refused_although_its_work_is_known() -> None:
+    material = Material()
+    material.derive(ROW)
+    answer, _ = material.derive({**ROW, "request": "weekly"})
+    assert answer == Refused(NonEmpty(RunIdRowMismatch(RUN, desired("weekly").demand.id.run_id())))
 
 
 def test_what_is_kept_is_bounded() -> None:

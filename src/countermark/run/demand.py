@@ -86,12 +86,42 @@ def admit_demand(demand: Demand, resolution: Resolution, requirements: Requireme
     return TrainingRunDesired(demand, resolution.manifest, requirements, _SEAL)
 
 
-def recall_demand(demand: Demand, manifest: Manifest, requirements: Requirements) -> TrainingRunDesired | Refused[WorkNotDerived]:
-    """A recorded demand, admitted anew: its manifest is observed and resolved like any recipe that leaves nothing open, so a record is no
+@final
+@dataclass(frozen=True, slots=True)
+class WorkRecalled:
+    """A recorded work that follows from its manifest, whoever demands it; minted by ``recall_work`` alone."""
+
+    work: WorkKey
+    manifest: Manifest
+    requirements: Requirements
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
+            raise ValueError("a recorded work is minted by recall_work")
+
+    def demanded_by(self, demand: DemandId) -> TrainingRunDesired:
+        """The desired run of a demand for exactly this work: what admission establishes says nothing about who asks."""
+        return TrainingRunDesired(Demand(demand, self.work), self.manifest, self.requirements, _SEAL)
+
+
+def recall_work(work: WorkKey, manifest: Manifest, requirements: Requirements) -> WorkRecalled | Refused[WorkNotDerived]:
+    """A recorded work, derived anew: its manifest is observed and resolved like any recipe that leaves nothing open, so a record is no
     authority about the work that it names."""
     resolution = resolve(observed(spellings(manifest), source="ledger", tool="countermark"))
     assert isinstance(resolution, Resolution), "a manifest's own spellings always resolve"
-    return admit_demand(demand, resolution, requirements)
+    derived = derive_work_key(work.principal, contract_of(resolution), requirements)
+    return (
+        WorkRecalled(work, resolution.manifest, requirements, _SEAL)
+        if derived == work
+        else Refused(NonEmpty(WorkNotDerived(work, derived)))
+    )
+
+
+def recall_demand(demand: Demand, manifest: Manifest, requirements: Requirements) -> TrainingRunDesired | Refused[WorkNotDerived]:
+    """A recorded demand, admitted anew."""
+    recalled = recall_work(demand.work, manifest, requirements)
+    return recalled if isinstance(recalled, Refused) else recalled.demanded_by(demand.id)
 
 
 @final

@@ -3,14 +3,16 @@
 Rules kept here:
 
 1. Nothing in a row is believed. Whatever is read is held against what was derived from exactly these cells, letter by letter; a row that
-   differs in any of them is derived anew, and refused where it does not follow.
+   differs in any of them is derived anew, and refused where it does not follow. A work follows from four of the cells alone, so rows that
+   agree in these share its derivation, whoever demands it.
 2. What is kept belongs to one opened store, is bounded, and is forgotten with it. A check of a store keeps nothing and derives every row.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias, final
 
-from countermark.run.demand import TrainingRunDesired
+from countermark.run.demand import TrainingRunDesired, WorkNotDerived, WorkRecalled
 from countermark.run.records import RowDefect, RowUnreadable, RunContext
 from countermark.store import rows
 from countermark.store.rows import Row
@@ -21,6 +23,11 @@ Followed: TypeAlias = "tuple[TrainingRunDesired | Refused[RowDefect], RunContext
 
 #: How many rows' answers are kept; each takes some thousand bytes.
 KEPT_MAX: Final = 4096
+#: How many works are kept: many runs are demands for the same one, and none of them derives it again.
+WORKS_MAX: Final = 1024
+
+#: The cells of a row, or some of them. Their types belong to them: 1 and True are equal otherwise.
+Cells: TypeAlias = tuple[tuple[str, type, object], ...]
 
 
 def derive(row: Row) -> Followed:
@@ -28,17 +35,33 @@ def derive(row: Row) -> Followed:
     return rows.desired_of(row), rows.context_of(row)
 
 
+def _cells(row: Row, names: Iterable[str]) -> Cells:
+    return tuple((name, type(row[name]), row[name]) for name in names)
+
+
+def _row(cells: Cells) -> Row:
+    return {name: cell for name, _, cell in cells}
+
+
 @final
 class Material:
-    """Derives what follows from rows, the same row once. Safe to use from several threads."""
+    """Derives what follows from rows, the same row once, and the same work once. Safe to use from several threads."""
 
-    def __init__(self, kept_max: int = KEPT_MAX) -> None:
-        self._of: Final = lru_cache(kept_max)(_derived)
+    def __init__(self, kept_max: int = KEPT_MAX, works_max: int = WORKS_MAX) -> None:
+        self._of: Final = lru_cache(kept_max)(self._derived)
+        self._work_of: Final = lru_cache(works_max)(_recalled)
 
     def derive(self, row: Row) -> Followed:
         """What follows from a row."""
-        return self._of(tuple((name, type(cell), cell) for name, cell in row.items()))
+        return self._of(_cells(row, row))
+
+    def _derived(self, cells: Cells) -> Followed:
+        row = _row(cells)
+        return rows.desired_of(row, self._work), rows.context_of(row)
+
+    def _work(self, row: Row) -> WorkRecalled | Refused[WorkNotDerived]:
+        return self._work_of(_cells(row, rows.WORK_COLUMNS))
 
 
-def _derived(cells: tuple[tuple[str, type, object], ...]) -> Followed:
-    return derive({name: cell for name, _, cell in cells})
+def _recalled(cells: Cells) -> WorkRecalled | Refused[WorkNotDerived]:
+    return rows.work_of(_row(cells))

@@ -36,7 +36,7 @@ from countermark.run.claims import (
     Ruling,
     SetAside,
 )
-from countermark.run.demand import Demand, DemandId, TrainingRunDesired, recall_demand
+from countermark.run.demand import DemandId, TrainingRunDesired, WorkNotDerived, WorkRecalled, recall_work
 from countermark.run.records import (
     FIELD_BYTES_MAX,
     FactKind,
@@ -233,26 +233,36 @@ def _manifest_of(row: Row) -> Manifest:
     return manifest
 
 
-def desired_of(row: Row) -> TrainingRunDesired | Refused[RowDefect]:
-    """The desired run of a row, with its Work key and run id derived again from the material."""
+#: The columns that a recorded work is read from.
+WORK_COLUMNS: Final = ("principal", "work_digest", "requirements", "manifest")
+
+
+def work_of(row: Row) -> WorkRecalled | Refused[WorkNotDerived]:
+    """The work of a row, derived again from the material. Raises ``BadCell``."""
+    recorded = known("principal or work_digest", WorkKey.read(row["principal"], f"wk1:{text_of(row, 'work_digest')}"))
+    manifest = _manifest_of(row)
+    return recall_work(recorded, manifest, known("requirements", Requirements.read(row["requirements"])))
+
+
+def desired_of(
+    row: Row, recalled_of: Callable[[Row], WorkRecalled | Refused[WorkNotDerived]] = work_of
+) -> TrainingRunDesired | Refused[RowDefect]:
+    """The desired run of a row, with its Work key and run id derived again. ``recalled_of`` tells what ``work_of`` does."""
     run = str(row["run_id"])
     try:
         demand_id = demand_id_of(row)
-        recorded = known("principal or work_digest", WorkKey.read(row["principal"], f"wk1:{text_of(row, 'work_digest')}"))
-        manifest = _manifest_of(row)
-        requirements = known("requirements", Requirements.read(row["requirements"]))
+        recalled = recalled_of(row)
     except BadCell as error:
         return Refused(NonEmpty(RowUnreadable("runs", run, str(error))))
     defects: list[RowDefect] = []
     if run != demand_id.run_id():
         defects.append(RunIdRowMismatch(run, demand_id.run_id()))
-    desired = recall_demand(Demand(demand_id, recorded), manifest, requirements)
-    if isinstance(desired, Refused):
-        defects += [WorkKeyRowMismatch(run, defect.demanded.spell(), defect.derived.spell()) for defect in desired.defects]
+    if isinstance(recalled, Refused):
+        defects += [WorkKeyRowMismatch(run, defect.demanded.spell(), defect.derived.spell()) for defect in recalled.defects]
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)
-    assert not isinstance(desired, Refused)
-    return desired
+    assert not isinstance(recalled, Refused)
+    return recalled.demanded_by(demand_id)
 
 
 def context_of(row: Row) -> RunContext | RowUnreadable:
