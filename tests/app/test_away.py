@@ -144,7 +144,7 @@ def spawned(bench: Bench, *options: str) -> tuple["subprocess.Popen[str]", Path]
     args = ("reconcile", "--all", "--act", "--watch", "--stay", "--store", bench.address, *options)
     heard = bench.root / "heard"
     with heard.open("w", encoding="utf-8") as stream:
-        command = [sys.executable, "-m", "countermark.cli.main", *args]
+        command = [sys.executable, "-m", "countermark.cli.entry", *args]
         process = subprocess.Popen(command, cwd=bench.root, stdout=subprocess.PIPE, stderr=stream, text=True)
     bench.controllers.append(process)
     return process, heard

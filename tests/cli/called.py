@@ -14,7 +14,7 @@ import pytest
 from countermark.cli.main import main
 from tests.contract import definition, misfits
 
-PROGRAM: Final = (sys.executable, "-m", "countermark.cli.main")
+PROGRAM: Final = (sys.executable, "-m", "countermark.cli.entry")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ OURS: Final = {
     "countermark",
     "countermark.cli",
     "countermark.cli.answers",
+    "countermark.cli.entry",
     "countermark.cli.failures",
     "countermark.cli.groups",
     "countermark.cli.main",
@@ -55,7 +56,7 @@ def test_help_costs_little_cpu() -> None:
     costs = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "countermark.cli.main", "--help"], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([sys.executable, "-m", "countermark.cli.entry", "--help"], stdout=subprocess.DEVNULL, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(costs) <= CPU_S_MAX

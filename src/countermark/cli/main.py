@@ -17,6 +17,7 @@ from typing import Annotated, Any, final
 
 import typer
 
+from countermark.cli.entry import SAID
 from countermark.cli.failures import CallRefused, OfRun, WrongCall
 from countermark.cli.groups import HELP_OPTIONS, LazyGroup, PipeClosed
 
@@ -106,7 +107,7 @@ def _answered(args: list[str], frame: Frame) -> int:
 def _interrupted() -> int:
     from countermark.cli.answers import INTERRUPTED
 
-    _complain("countermark: interrupted; nothing is half done: what was recorded stays, and the same command carries on")
+    _complain(SAID)
     return INTERRUPTED
 
 

@@ -101,7 +101,7 @@ class Teller:
         self.say(f"✓ {what}")
 
     def _command(self, args: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "countermark.cli.main", *args]
+        return [sys.executable, "-m", "countermark.cli.entry", *args]
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("COUNTERMARK_")}
