@@ -1,26 +1,61 @@
-/* The bounds of the model, each to be given with -D. Within them the check is exhaustive; beyond them it says nothing. */
+/* The bounds of the model, given with -D. Within them the check is exhaustive; beyond them it says nothing.
+ *
+ * KILLS, HOLDS and REFUSALS that are not given have no bound: then every kill, SIGSTOP and refused launch call that could happen may
+ * happen, any number of times. That covers every smaller number, and makes fewer states than counting does.
+ */
 #ifndef CONTROLLERS
 #define CONTROLLERS 2
 #endif
 #ifndef ATTEMPTS
 #define ATTEMPTS 2        /* claims of the run: the first attempt and what follows it */
 #endif
-#ifndef KILLS
-#define KILLS 1           /* kill -9 of a controller, a supervisor, a child, or a supervisor with its child */
-#endif
-#ifndef HOLDS
-#define HOLDS 1           /* SIGSTOP of a supervisor or a child */
-#endif
-#ifndef REFUSALS
-#define REFUSALS 1        /* launch calls that surely started nothing: a full disk, a folder that cannot be made */
-#endif
 #ifndef LINES
-#define LINES 1           /* start receipts of one attempt: more than one only where they are not exclusive */
+#define LINES 1           /* trainers of one attempt that are followed: more than one only where the start is not exclusive */
 #endif
 #ifndef CAUSES
 #define CAUSES 2          /* ways on from one attempt: as a retry and a resume, as a relaunch from nothing and from a checkpoint */
 #endif
-#define NONE 255
 #ifndef PERSON
-#define PERSON 0
+#define PERSON 0          /* what a person decides, all in all: a cancellation, an attempt given up */
+#endif
+#define NONE 255
+
+/* Steps between which nobody can interfere are joined. */
+#ifdef COARSE
+#define COARSE_MACHINE    /* start and fork; the lock, the process receipt, the look for the fence, and exec */
+#define COARSE_LOOKS      /* the ledger and the locks; the process table and the terminals; a launcher's answer and its record */
+#endif
+
+/* kill -9 of a controller, a supervisor, a child, a supervisor with its child, or of a person's command. */
+#ifdef KILLS
+byte kills = KILLS;
+#define MAY_KILL (kills > 0)
+#define KILL kills--
+#else
+#define MAY_KILL true
+#define KILL skip
+#endif
+
+/* SIGSTOP of a supervisor. Where it has no bound, nobody needs to be held: a supervisor that is never scheduled is as good as one, and any
+ * look at the process table may find one that is stopped. Children need no SIGSTOP: they may take as long as they like anyway. */
+#ifdef HOLDS
+byte holds = HOLDS;
+#endif
+
+/* Launch calls that surely started nothing: a full disk, a folder that cannot be made. */
+#ifdef REFUSALS
+byte refusals = REFUSALS;
+#define MAY_REFUSE (refusals > 0)
+#define REFUSE refusals--
+#else
+#define MAY_REFUSE true
+#define REFUSE skip
+#endif
+
+/* Work space inside one step: it means nothing between steps, and is no part of a state. The breadth-first search for the shortest story
+ * knows no such variables; there they are cleared at the end of each step. */
+#ifdef STORY
+#define WORKSPACE
+#else
+#define WORKSPACE hidden
 #endif

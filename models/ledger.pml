@@ -20,15 +20,20 @@
 #define UNKNOWN    2
 #define DISPATCHED 3
 
-typedef Attempt { bit claimed; byte follows; byte cause; bit intent; byte outcome; bit abandoned };
+typedef Attempt { bit claimed; unsigned follows : 2; unsigned cause : 3; bit intent; unsigned outcome : 2; bit abandoned };
 
 Attempt attempt[ATTEMPTS];
-byte attempts = 0;           /* identities handed out */
+unsigned attempts : 2 = 0;           /* identities handed out */
 bit cancelled;
 bit moved[CONTROLLERS];
+WORKSPACE byte launched_already;
 
 /* The bound of the model; a program has --retries. */
+#ifdef LAUNCH_FIRST
+#define ONE_MORE_ATTEMPT true
+#else
 #define ONE_MORE_ATTEMPT (attempts < ATTEMPTS)
+#endif
 
 /* Answers. */
 #define ALREADY    1         /* AlreadyCommitted, Stands */
@@ -90,14 +95,14 @@ inline admit_claim(by, after, why) {
   fi;
 #endif
   if
-  :: answer == INSERTED && ONE_MORE_ATTEMPT -> insert_claim(after, why)
+  :: answer == INSERTED && ONE_MORE_ATTEMPT -> insert_claim(by, after, why)
   :: answer == INSERTED && !ONE_MORE_ATTEMPT -> answer = REFUSAL
   :: else
   fi;
   k = 0
 }
 
-inline insert_claim(after, why) {
+inline insert_claim(by, after, why) {
 #ifndef ONLY_TRAINERS
   k = 0;
   do
@@ -108,8 +113,12 @@ inline insert_claim(after, why) {
   :: else -> break
   od;
 #endif
+#ifdef LAUNCH_FIRST
+  which = launched_already;  /* what was launched is claimed */
+#else
   which = attempts;
   attempts++;
+#endif
   attempt[which].claimed = 1;
   attempt[which].follows = after;
   attempt[which].cause = why;
