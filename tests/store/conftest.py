@@ -9,6 +9,7 @@ import pytest
 from countermark.store import Store
 from countermark.store.postgres import PostgresStore
 from countermark.store.sqlite import SqliteStore
+from tests.store.past import Past
 
 Opener = Callable[[], Store]
 """Opens the test's one store anew, as another process would."""
@@ -30,6 +31,13 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Openers of one store; everything that was opened is closed at the end."""
     with ExitStack() as opened:
         yield lambda: opened.enter_context(KINDS[request.param](tmp_path, request))
+
+
+@pytest.fixture
+def past(stores: Opener, request: pytest.FixtureRequest) -> Past:
+    """Changes the test's store past it."""
+    with stores() as store:
+        return Past(store, "" if store.location.startswith("sqlite") else request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture

@@ -1,125 +1,69 @@
-"""A check names everything that somebody changed past the store; and what it names, no read believes."""
+"""A check names everything that somebody changed past the store; and what it names, no read believes. On every kind of store."""
 
-import sqlite3
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
-from pathlib import Path
+from contextlib import AbstractContextManager
 
+import psycopg
 import pytest
 
 from countermark.recipe import WorkKey
+from countermark.recipe.work import bytes_of_material, key_material
 from countermark.run import demand as demand_room
 from countermark.run.claims import Adjudication, BelieveSource, Dispatched
 from countermark.run.records import (
+    DamagedRun,
     LedgerOutOfOrder,
     RowDefect,
     RowUnreadable,
     RunIdRowMismatch,
+    RunSummary,
     RunUnknown,
     SlotRowMismatch,
     StoredVerdict,
     SweepDamaged,
     WorkKeyRowMismatch,
 )
-from countermark.store import StoreError, checks
-from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE
-from countermark.store.failures import StoreDamaged
-from countermark.store.schema import DERIVED, LEDGER, OBSERVATIONS
-from countermark.store.sqlite import SqliteStore
+from countermark.store import Store, ledger, rows
+from countermark.store.rows import Row
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
 from tests.run.examples import claim, demand_id, desired, key, nonce, work
 from tests.run.test_claims import RETRY
-from tests.store.examples import RUN, intended, recorded, won
+from tests.store.conftest import Opener
+from tests.store.examples import CONTEXT, RUN, intended, loaded, recorded, won
+from tests.store.past import Past
 
-TABLES = [
-    *((LEDGER_FILE, table.name) for table in LEDGER.sorted_tables if table not in DERIVED),
-    *((OBSERVATIONS_FILE, table.name) for table in OBSERVATIONS.sorted_tables),
-]
 ONE, TWO = nonce(1).hex, nonce(2).hex
+WEEKLY = demand_id("weekly").run_id()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def whole(store: Store) -> Store:
     """A whole store with a row in every table."""
-    folder = tmp_path / "store"
-    with SqliteStore.open(folder, create=True) as store:
-        recorded(store)
-        intent = intended(store, won(store, 1))
-        store.record_dispatch_outcome(intent, Dispatched("pid 7"), 4_000)
-        won(store, 2, RETRY)
-        store.abandon(RUN, key(2), "ada", 5_000)
-        store.adjudicate(RUN, Adjudication(key(2), BelieveSource("supervisor"), ("b",), "ada", "seen", 5_500))
-        store.cancel(RUN, "ada", 6_000)
-        store.record_sweep(RUN, "s1", b"{}", 1, 2)
-        store.record_verdict("s1", StoredVerdict("Cancelled", True, 7, b"over"))
-        assert store.check() == ()
-    return folder
+    recorded(store)
+    intent = intended(store, won(store, 1))
+    store.record_dispatch_outcome(intent, Dispatched("pid 7"), 4_000)
+    won(store, 2, RETRY)
+    store.abandon(RUN, key(2), "ada", 5_000)
+    store.adjudicate(RUN, Adjudication(key(2), BelieveSource("supervisor"), ("b",), "ada", "seen", 5_500))
+    store.cancel(RUN, "ada", 6_000)
+    store.record_sweep(RUN, "s1", b"{}", 1, 2)
+    store.record_verdict("s1", StoredVerdict("Cancelled", True, 7, b"over"))
+    assert store.check() == ()
+    return store
 
 
-@pytest.fixture
-def past(folder: Path) -> Callable[..., None]:
-    """Runs statements past the store: triggers taken away first and put back after, references unchecked."""
-
-    def change(*statements: str, name: str = LEDGER_FILE) -> None:
-        with closing(sqlite3.connect(folder / name, isolation_level=None)) as raw:
-            triggers = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-            for trigger, _ in triggers:
-                raw.execute(f"DROP TRIGGER {trigger}")
-            for statement in statements:
-                raw.execute(statement)
-            for _, sql in triggers:
-                raw.execute(sql)
-
-    return change
-
-
-def codes(folder: Path) -> Counter[str]:
-    with SqliteStore.open(folder, create=False) as store:
-        findings = store.check()
+def codes(store: Store) -> Counter[str]:
+    findings = store.check()
     assert all(each.where and each.what and each.remedy for each in findings)
     return Counter(each.code for each in findings)
 
 
-def refused(folder: Path) -> tuple[RowDefect | RunUnknown, ...]:
-    with SqliteStore.open(folder, create=False) as store:
-        answer = store.load_run(RUN)
-        assert isinstance(answer, Refused), answer
-        cancelled = store.cancel(RUN, "mallory", 9_000)
-        assert cancelled == answer
+def refused(store: Store) -> tuple[RowDefect | RunUnknown, ...]:
+    answer = store.load_run(RUN)
+    assert isinstance(answer, Refused), answer
+    assert store.cancel(RUN, "mallory", 9_000) == answer
     return tuple(answer.defects)
-
-
-# ------------------------------------------------------------------------------------------------------------ append-only
-
-
-@pytest.mark.parametrize(("name", "table"), TABLES)
-@pytest.mark.parametrize("how", ["UPDATE {t} SET rowid = rowid", "DELETE FROM {t}", "INSERT OR REPLACE INTO {t} SELECT * FROM {t}"])
-def test_no_row_of_any_table_is_changed_taken_out_or_replaced(folder: Path, name: str, table: str, how: str) -> None:
-    statement = how.format(t=table)
-    if table == "facts" and statement.startswith("UPDATE"):
-        statement = "UPDATE facts SET recorded_ms = 0"
-    with closing(sqlite3.connect(folder / name)) as raw:
-        before = raw.execute(f"SELECT * FROM {table}").fetchall()
-        assert before
-        with pytest.raises(sqlite3.IntegrityError, match=f"countermark: {table} is append-only"):
-            raw.execute(statement)
-        raw.rollback()
-        assert raw.execute(f"SELECT * FROM {table}").fetchall() == before
-
-
-def insert_claim(**changed: object) -> tuple[str, tuple[object, ...]]:
-    row = {"run_id": RUN, "version": 1, "slot": "9" * 64, "nonce": "9" * 32, "cause": "[]", "predecessor": None} | changed
-    return f"INSERT OR REPLACE INTO claims ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())
-
-
-@pytest.mark.parametrize(
-    "same", [{"slot": claim(1).transition.slot().hex}, {"nonce": ONE}, {"predecessor": ONE}], ids=lambda same: next(iter(same))
-)
-def test_a_slot_an_identity_and_a_predecessor_are_used_once_whatever_the_program(folder: Path, same: dict[str, object]) -> None:
-    with closing(sqlite3.connect(folder / LEDGER_FILE)) as raw, pytest.raises(sqlite3.IntegrityError):
-        raw.execute(*insert_claim(**{"version": 77} | same))
 
 
 # ------------------------------------------------------------------------------------------------------- forged by a hand
@@ -132,34 +76,36 @@ def believing() -> AbstractContextManager[object]:
 
 
 @proven_by(believing)
-def test_a_work_key_that_the_material_does_not_give_is_refused(folder: Path, past: Callable[..., None]) -> None:
+def test_a_work_key_that_the_material_does_not_give_is_refused(whole: Store, past: Past) -> None:
     other = work(seed="18")
-    past(f"UPDATE runs SET work_digest = '{other.digest.hex}'")
-    assert refused(folder) == (WorkKeyRowMismatch(RUN, other.spell(), work().spell()),)
-    assert codes(folder) == Counter(["WorkKeyRowMismatch"])
+    material = bytes_of_material(key_material(desired(seed="18").manifest, desired().requirements)).hex()
+    forged = f"work_digest = '{other.digest.hex}'" if past.in_sqlite else f"material = decode('{material}', 'hex')"
+    past.change(f"UPDATE runs SET {forged}")
+    assert refused(whole) == (WorkKeyRowMismatch(RUN, other.spell(), work().spell()),)
+    assert codes(whole) == Counter(["WorkKeyRowMismatch"])
 
 
-def test_a_manifest_that_was_changed_gives_another_work_key(folder: Path, past: Callable[..., None]) -> None:
-    past("""UPDATE runs SET manifest = replace(manifest, '"seed":"17"', '"seed":"18"')""")
-    assert refused(folder) == (WorkKeyRowMismatch(RUN, work().spell(), work(seed="18").spell()),)
+def test_a_manifest_that_was_changed_gives_another_work_key(whole: Store, past: Past) -> None:
+    past.change("""UPDATE runs SET manifest = replace(manifest, '"seed":"17"', '"seed":"18"')""")
+    assert refused(whole) == (WorkKeyRowMismatch(RUN, work().spell(), work(seed="18").spell()),)
 
 
-def test_another_account_is_seen_in_the_slots(folder: Path, past: Callable[..., None]) -> None:
-    past("UPDATE runs SET principal = 'other'")
-    found = refused(folder)
+def test_another_account_is_seen_in_the_slots(whole: Store, past: Past) -> None:
+    past.change("UPDATE runs SET principal = 'other'")
+    found = refused(whole)
     assert [type(each) for each in found] == [SlotRowMismatch, SlotRowMismatch]
-    assert codes(folder) == Counter({"SlotRowMismatch": 2})
+    assert codes(whole) == Counter({"SlotRowMismatch": 2})
 
 
-def test_another_requester_is_seen_in_the_run_id(folder: Path, past: Callable[..., None]) -> None:
-    past("UPDATE runs SET requester = 'mallory'")
-    assert refused(folder) == (RunIdRowMismatch(RUN, demand_id(requester="mallory").run_id()),)
+def test_another_requester_is_seen_in_the_run_id(whole: Store, past: Past) -> None:
+    past.change("UPDATE runs SET requester = 'mallory'")
+    assert refused(whole) == (RunIdRowMismatch(RUN, demand_id(requester="mallory").run_id()),)
 
 
-def test_a_slot_that_the_transition_does_not_give_is_refused(folder: Path, past: Callable[..., None]) -> None:
-    past(f"UPDATE claims SET slot = '{'e' * 64}' WHERE version = 1")
+def test_a_slot_that_the_transition_does_not_give_is_refused(whole: Store, past: Past) -> None:
+    past.change(f"UPDATE claims SET slot = '{'e' * 64}' WHERE version = 1")
     derived = claim(1).transition.slot().spell()
-    assert refused(folder) == (SlotRowMismatch(RUN, ONE, "sha256:" + "e" * 64, derived),)
+    assert refused(whole) == (SlotRowMismatch(RUN, ONE, "sha256:" + "e" * 64, derived),)
 
 
 def first_wins() -> AbstractContextManager[object]:
@@ -175,8 +121,8 @@ def first_wins() -> AbstractContextManager[object]:
 
 
 @proven_by(first_wins)
-def test_every_row_that_is_wrong_is_named_at_once(folder: Path, past: Callable[..., None]) -> None:
-    past(
+def test_every_row_that_is_wrong_is_named_at_once(whole: Store, past: Past) -> None:
+    past.change(
         f"UPDATE claims SET slot = '{'e' * 64}' WHERE version = 1",
         "UPDATE intents SET launcher = 'cron'",
         "UPDATE outcomes SET detail = 'no json'",
@@ -184,10 +130,10 @@ def test_every_row_that_is_wrong_is_named_at_once(folder: Path, past: Callable[.
         "DELETE FROM cancellations",
     )
     wanted = [SlotRowMismatch, RowUnreadable, RowUnreadable, LedgerOutOfOrder, RowUnreadable]
-    found = refused(folder)
+    found = refused(whole)
     assert [type(each) for each in found] == wanted
     assert [each.table for each in found if isinstance(each, RowUnreadable)] == ["intents", "outcomes", "runs"]
-    assert codes(folder) == Counter(each.__name__ for each in wanted)
+    assert codes(whole) == Counter(each.__name__ for each in wanted)
 
 
 BROKEN = {
@@ -216,9 +162,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("statement", BROKEN, ids=range(len(BROKEN)))
-def test_a_cell_that_the_ledger_never_writes_is_refused_by_table(folder: Path, past: Callable[..., None], statement: str) -> None:
-    past("PRAGMA ignore_check_constraints=ON", statement)
-    found = refused(folder)
+def test_a_cell_that_the_ledger_never_writes_is_refused_by_table(whole: Store, past: Past, statement: str) -> None:
+    past.change(statement)
+    found = refused(whole)
     assert [type(each) for each in found] == [RowUnreadable]
     assert isinstance(found[0], RowUnreadable)
     assert found[0].table == BROKEN[statement]
@@ -228,125 +174,132 @@ def test_a_cell_that_the_ledger_never_writes_is_refused_by_table(folder: Path, p
     "statement",
     ["DELETE FROM facts WHERE version = 6", "DELETE FROM facts WHERE version = 3", "UPDATE facts SET version = 9 WHERE version = 6"],
 )
-def test_a_fact_that_was_taken_out_or_moved_is_seen(folder: Path, past: Callable[..., None], statement: str) -> None:
-    past(statement)
-    assert refused(folder) == (LedgerOutOfOrder(RUN, (1, 2, 3, 4, 5, 6, 7)),)
-    assert codes(folder) == Counter(["ReferenceBroken", "LedgerOutOfOrder"])
+def test_a_fact_that_was_taken_out_or_moved_is_seen(whole: Store, past: Past, statement: str) -> None:
+    past.change(statement)
+    assert refused(whole) == (LedgerOutOfOrder(RUN, (1, 2, 3, 4, 5, 6, 7)),)
+    assert codes(whole) == Counter(["ReferenceBroken", "LedgerOutOfOrder"])
 
 
-def test_facts_without_their_run_are_found(folder: Path, past: Callable[..., None]) -> None:
-    past("DELETE FROM runs")
-    found = codes(folder)
+def test_facts_without_their_run_are_found(whole: Store, past: Past) -> None:
+    past.change("DELETE FROM runs")
+    found = codes(whole)
     assert found["RunUnknown"] == 1
     assert found["SweepOfUnknownRun"] == 1
 
 
-def test_a_list_with_a_row_that_cannot_be_read_names_the_store(folder: Path, past: Callable[..., None]) -> None:
-    past("UPDATE runs SET recipe_name = 'no json'")
-    with SqliteStore.open(folder, create=False) as store, pytest.raises(StoreError) as caught:
-        store.list_runs()
-    assert isinstance(caught.value.failure, StoreDamaged)
+# ---------------------------------------------------------------------------------------------------- lists of damaged runs
 
 
-# ----------------------------------------------------------------------------------------------------------- the schema
+def told(*why: str, version: int = 0) -> DamagedRun:
+    found = NonEmpty.of(RowUnreadable("runs", RUN, each) for each in why)
+    assert found is not None
+    return DamagedRun(RUN, 1_000, version, False, found)
 
 
-def test_objects_that_are_missing_changed_or_foreign_are_found(folder: Path) -> None:
-    with closing(sqlite3.connect(folder / LEDGER_FILE, isolation_level=None)) as raw:
-        raw.execute("DROP TRIGGER claims_never_deleted")
-        raw.execute("DROP TRIGGER claims_never_updated")
-        raw.execute("CREATE TRIGGER claims_never_updated BEFORE UPDATE ON claims BEGIN SELECT 1; END")
-        raw.execute("CREATE TRIGGER sly AFTER INSERT ON claims BEGIN DELETE FROM outcomes; END")
-        raw.execute("DROP INDEX one_successor")
-    assert codes(folder) == Counter({"SchemaObjectMissing": 2, "SchemaObjectChanged": 1, "SchemaObjectForeign": 1})
+SOUND = RunSummary(WEEKLY, demand_id("weekly"), CONTEXT.name, 2_000, 0, False)
+NO_NAME = "of requester: a name is 1 to 200 letters, digits and ._@:/+- and begins with a letter or digit"
+NAMELESS = "recipe_name is no JSON: 'Expecting value: line 1 column 1 (char 0)'"
+DAMAGES = {
+    "recipe_name = 'no json'": (NAMELESS,),
+    "requester = 'a b'": (NO_NAME,),
+    "requester = '', recipe_name = '7'": (NO_NAME, "recipe_name is no text"),
+    "recipe_name = '\"\u00fc\"'": ("recipe_name is no ASCII",),
+}
 
 
-def test_pages_that_were_overwritten_are_found_or_refused(folder: Path) -> None:
-    size = (folder / LEDGER_FILE).stat().st_size
-    with (folder / LEDGER_FILE).open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xaa" * (size - 4096))
-    with pytest.raises(StoreError) as caught:
-        codes(folder)
-    assert isinstance(caught.value.failure, StoreDamaged)
+def raising() -> AbstractContextManager[object]:
+    """A list that stops at the first row that cannot be read."""
+
+    def listed(row: Row) -> RunSummary:
+        try:
+            return RunSummary(RUN, rows.demand_id_of(row), rows.word_of(row, "recipe_name"), 0, 0, False)
+        except rows.BadCell as error:
+            raise AssertionError(str(error)) from error
+
+    return planted(ledger, "_listed", listed)()
 
 
-# ------------------------------------------------------------------------------------------------------------- the log
+def hiding() -> AbstractContextManager[object]:
+    """A list that passes over what it cannot read."""
+    honest = ledger._summaries
+    return planted(ledger, "_summaries", lambda *asked: tuple(each for each in honest(*asked) if isinstance(each, RunSummary)))()
 
 
-def copied_open(folder: Path, target: Path) -> Path:
-    """A copy of the store's files while a connection still holds commits in the log: what a power cut leaves."""
-    target.mkdir()
-    with SqliteStore.open(folder, create=False) as store:
-        recorded(store, desired("weekly"))
-        for path in folder.iterdir():
-            if path.is_file():
-                (target / path.name).write_bytes(path.read_bytes())
-    return target
+@proven_by(raising, hiding)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_listed_as_one_and_hides_no_other(store: Store, past: Past, damage: str) -> None:
+    recorded(store)
+    recorded(store, desired("weekly"), now_ms=2_000)
+    past.change(f"UPDATE runs SET {damage} WHERE run_id = '{RUN}'")
+    both = (told(*DAMAGES[damage]), SOUND)
+    assert store.list_runs() == store.list_runs(open_only=True) == store.take_due(9_000, 1, 9) == both
+    assert store.find_runs(RUN) == both[:1]
+    assert isinstance(store.load_run(RUN), Refused)
+    assert loaded(store, WEEKLY).run_id == WEEKLY
+    assert {each.code for each in store.check()} == {"RowUnreadable"}
 
 
-def log_of(folder: Path) -> Path:
-    return folder / f"{LEDGER_FILE}-wal"
+def test_a_text_of_stray_bytes_stops_neither_a_list_nor_a_reading_of_others(stores: Opener, past: Past) -> None:
+    store = stores()
+    recorded(store)
+    recorded(store, desired("weekly"), now_ms=2_000)
+    won(store, 1)
+    if not past.in_sqlite:
+        with pytest.raises(psycopg.errors.CharacterNotInRepertoire):
+            past.change("UPDATE runs SET recipe_name = convert_from('\\xff', 'UTF8')")
+        return
+    stray = "CAST(x'22ff22' AS TEXT)"
+    past.change(f"UPDATE runs SET recipe_name = {stray}, cwd = {stray} WHERE run_id = '{RUN}'", f"UPDATE claims SET said_by = {stray}")
+    both = (told("recipe_name is no ASCII", version=1), SOUND)
+    for each in (store, stores()):
+        assert each.list_runs() == each.take_due(9_000, 1, 9) == both
+        assert loaded(each, WEEKLY).run_id == WEEKLY
+        assert each.load_run(RUN) == Refused(
+            NonEmpty(RowUnreadable("claims", f"{RUN}/1", "said_by is no ASCII"), (RowUnreadable("runs", RUN, "recipe_name is no ASCII"),))
+        )
+        each.look_again(RUN, 0)
+        each.look_again(WEEKLY, 1)
 
 
-def test_commits_in_the_log_survive_a_power_cut_and_a_torn_tail_loses_only_the_unfinished(folder: Path, tmp_path: Path) -> None:
-    cut = copied_open(folder, tmp_path / "cut")
-    with log_of(cut).open("ab") as log:
-        log.write(b"\x00\x01half a frame")
-    with SqliteStore.open(cut, create=False) as store:
-        assert store.check() == ()
-        assert {each.demand for each in store.list_runs()} == {demand_id(), demand_id("weekly")}
+def test_an_entry_of_the_agenda_without_a_run_stops_nobody(store: Store, past: Past) -> None:
+    recorded(store)
+    past.change(f"INSERT INTO agenda VALUES ('{'0' * 32}', 5)")
+    assert [each.run_id for each in store.take_due(9_000, 1, 9)] == [RUN]
+    assert codes(store) == Counter(["ReferenceBroken"])
 
 
-def blind() -> AbstractContextManager[object]:
-    """A check that leaves the log's header to SQLite, which skips such a log without a word."""
-    return planted(checks, "_log_findings", lambda path: iter(()))()
-
-
-@proven_by(blind)
-def test_a_log_whose_header_was_torn_is_found_because_its_commits_are_not_seen(folder: Path, tmp_path: Path) -> None:
-    cut = copied_open(folder, tmp_path / "cut")
-    with log_of(cut).open("r+b") as log:
-        log.seek(20)
-        log.write(b"\xff\xff\xff")
-    assert codes(cut)["LogUnreadable"] == 1
-
-
-@pytest.mark.parametrize("content", [b"", bytes(32), bytes(4096)], ids=["empty", "zeros", "a page of zeros"])
-def test_a_log_that_never_held_a_commit_is_no_finding(folder: Path, content: bytes) -> None:
-    log_of(folder).write_bytes(content)
-    assert codes(folder) == Counter()
+def test_a_run_under_a_wrong_id_is_named_when_its_demand_comes_again(store: Store, past: Past) -> None:
+    recorded(store)
+    past.change(f"UPDATE runs SET run_id = '{'0' * 32}'", f"UPDATE agenda SET run_id = '{'0' * 32}'")
+    assert store.record_demand(desired(), CONTEXT, 9_000) == Refused(NonEmpty(RunIdRowMismatch("0" * 32, RUN)))
+    assert codes(store) == Counter(["RunIdRowMismatch"])
 
 
 # ------------------------------------------------------------------------------------------------------- observations
 
 
-def test_a_sweep_that_was_changed_is_refused_and_found(folder: Path, past: Callable[..., None]) -> None:
-    past("UPDATE sweeps SET document = x'7b207d'", name=OBSERVATIONS_FILE)
-    with SqliteStore.open(folder, create=False) as store:
-        answer = store.load_sweep("s1")
-        assert isinstance(answer, Refused)
-        assert [type(each) for each in answer.defects] == [SweepDamaged]
-        assert store.latest_sweep(RUN) == answer
-    assert codes(folder) == Counter(["SweepDamaged"])
+def test_a_sweep_that_was_changed_is_refused_and_found(whole: Store, past: Past) -> None:
+    past.change("UPDATE sweeps SET document = " + ("x'7b207d'" if past.in_sqlite else "decode('7b207d', 'hex')"))
+    answer = whole.load_sweep("s1")
+    assert isinstance(answer, Refused)
+    assert [type(each) for each in answer.defects] == [SweepDamaged]
+    assert whole.latest_sweep(RUN) == answer
+    assert codes(whole) == Counter(["SweepDamaged"])
 
 
-def test_a_verdict_under_another_run_and_a_sweep_of_none_are_found(folder: Path, past: Callable[..., None]) -> None:
-    past(f"UPDATE verdicts SET run_id = '{'0' * 32}'", name=OBSERVATIONS_FILE)
-    assert codes(folder) == Counter(["VerdictOfAnotherRun", "AgendaEntryMissing"])
-    past(f"UPDATE sweeps SET run_id = '{'0' * 32}'", name=OBSERVATIONS_FILE)
-    assert codes(folder) == Counter(["SweepOfUnknownRun", "AgendaEntryMissing"])
+def test_a_verdict_under_another_run_and_a_sweep_of_none_are_found(whole: Store, past: Past) -> None:
+    past.change(f"UPDATE verdicts SET run_id = '{'0' * 32}'")
+    assert codes(whole) == Counter(["VerdictOfAnotherRun", "AgendaEntryMissing"])
+    past.change(f"UPDATE sweeps SET run_id = '{'0' * 32}'")
+    assert codes(whole) == Counter(["SweepOfUnknownRun", "AgendaEntryMissing"])
 
 
-def test_an_open_run_that_the_agenda_passes_over_is_found_and_a_look_mends_it(folder: Path) -> None:
-    with SqliteStore.open(folder, create=False) as store:
-        recorded(store, desired("weekly"))
-        weekly = demand_id("weekly").run_id()
-        with closing(sqlite3.connect(folder / LEDGER_FILE)) as raw, raw:
-            raw.execute("DELETE FROM agenda")
-        (finding,) = store.check()
-        assert (finding.code, weekly in finding.what, weekly in finding.remedy) == ("AgendaEntryMissing", True, True)
-        store.record_sweep(weekly, "s2", b"{}", 1, 2)
-        store.record_verdict("s2", StoredVerdict("InProgress", False, 0, b"on its way"))
-        assert store.check() == ()
-        assert [each.run_id for each in store.list_runs(open_only=True)] == [weekly]
+def test_an_open_run_that_the_agenda_passes_over_is_found_and_a_look_mends_it(whole: Store, past: Past) -> None:
+    recorded(whole, desired("weekly"))
+    past.change("DELETE FROM agenda")
+    (finding,) = whole.check()
+    assert (finding.code, WEEKLY in finding.what, WEEKLY in finding.remedy) == ("AgendaEntryMissing", True, True)
+    whole.record_sweep(WEEKLY, "s2", b"{}", 1, 2)
+    whole.record_verdict("s2", StoredVerdict("InProgress", False, 0, b"on its way"))
+    assert whole.check() == ()
+    assert [each.run_id for each in whole.list_runs(open_only=True)] == [WEEKLY]

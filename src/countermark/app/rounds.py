@@ -18,7 +18,7 @@ from countermark.app.patience import PATIENCE_S, STAYING_S, patiently
 from countermark.app.ports import Ports
 from countermark.app.running import Looked, Signs, Step, StepRefused, changed, hope_of, is_closed, look_at, signs_of, step_of
 from countermark.app.sweeping import quiet
-from countermark.run.records import RunSummary
+from countermark.run.records import RunListed
 from countermark.values import Refused
 from countermark.verdict.kinds import Verdict
 
@@ -46,7 +46,7 @@ class Pace:
 class Turn:
     """What one look at a run found and did, or why it could not."""
 
-    run: RunSummary
+    run: RunListed
     step: Step | StepRefused | Refused[object]
 
     @property
@@ -82,7 +82,7 @@ def once_each(ports: Ports, retries: int, allowed: Allowed) -> Iterator[Turn]:
 class _Agenda(Protocol):
     """When which run is to be looked at."""
 
-    def take(self, limit: int) -> tuple[RunSummary, ...]: ...
+    def take(self, limit: int) -> tuple[RunListed, ...]: ...
 
     def again(self, run_id: str, after_ms: int) -> None: ...
 
@@ -98,10 +98,10 @@ class _Shared:
 
     ports: Ports
     pace: Pace
-    unseen: dict[str, RunSummary] | None = None
+    unseen: dict[str, RunListed] | None = None
     seen: set[str] = field(default_factory=set[str])
 
-    def take(self, limit: int) -> tuple[RunSummary, ...]:
+    def take(self, limit: int) -> tuple[RunListed, ...]:
         due = self.ports.store.take_due(self.ports.now_ms(), self.pace.lease_ms, limit)
         if not due:
             due = self._unseen(limit)
@@ -112,7 +112,7 @@ class _Shared:
                 self.unseen.pop(run.run_id, None)
         return due
 
-    def _unseen(self, limit: int) -> tuple[RunSummary, ...]:
+    def _unseen(self, limit: int) -> tuple[RunListed, ...]:
         """Open runs that this controller did not look at yet, when it first found nothing that is due."""
         if self.unseen is None:
             listed = self.ports.store.list_runs(open_only=True)
@@ -136,7 +136,7 @@ class _Own:
     ports: Ports
     due: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
-    def take(self, limit: int) -> tuple[RunSummary, ...]:
+    def take(self, limit: int) -> tuple[RunListed, ...]:
         now = _clock_ms()
         listed = self.ports.store.list_runs(open_only=True)
         known = {run.run_id: self.due.get(run.run_id, (-1, now)) for run in listed}
@@ -195,7 +195,7 @@ class Rounds:
             yield Pause(len(self._patiently(lambda: self.ports.store.list_runs(open_only=True))), rounds)
             self._nap(agenda, self.pace.nap_s if left_ms is None else min(max(left_ms, 0) / 1000, self.pace.nap_s))
 
-    def _take(self, agenda: _Agenda, limit: int) -> tuple[RunSummary, ...]:
+    def _take(self, agenda: _Agenda, limit: int) -> tuple[RunListed, ...]:
         return self._patiently(lambda: agenda.take(limit))
 
     def _limit(self, done: int, took_s: float) -> int:
@@ -206,7 +206,7 @@ class Rounds:
     def _patiently(self, act: Callable[[], T]) -> T:
         return patiently(act, self.told, STAYING_S if self.stay else PATIENCE_S)
 
-    def _turn(self, agenda: _Agenda, run: RunSummary) -> Turn:
+    def _turn(self, agenda: _Agenda, run: RunListed) -> Turn:
         step = self._patiently(lambda: step_of(self.ports, run.run_id, self.retries, self.allowed))
         turn = Turn(run, step)
         self._signs.pop(run.run_id, None)

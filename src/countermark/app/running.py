@@ -24,7 +24,7 @@ from countermark.lines.surface import SweepUndecodable
 from countermark.observe.processes import Alive, Settling, read_process
 from countermark.recipe import Requirements, Resolution, WorkKey
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
-from countermark.run.records import Attached, Recorded, RunContext, RunRecord, RunSummary, StoredVerdict
+from countermark.run.records import Attached, Recorded, RunContext, RunListed, RunRecord, StoredVerdict
 from countermark.values import NonEmpty, Principal, Refused, Request
 from countermark.verdict.kinds import (
     Cancelled,
@@ -292,7 +292,7 @@ def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
 class OpenRun:
     """A run that is not closed, with the arm of its latest verdict (empty: nobody looked yet) and the version at which it was concluded."""
 
-    summary: RunSummary
+    summary: RunListed
     arm: str
     version: int
 

@@ -11,6 +11,7 @@ from countermark.cli.progress import say
 from countermark.cli.running import concluded
 from countermark.lines.conclusion import conclusion_lines
 from countermark.lines.defects import AnyDefect, known, sentence
+from countermark.lines.runs import run_name
 from countermark.lines.sentence import short
 from countermark.lines.texts import JsonValue, counted
 from countermark.values import Refused
@@ -124,14 +125,14 @@ class _Found:
                 against = known(turn.step.defects)
                 defects.extend(against)
                 documents.append({"ok": False, "run": run})
-                rows.append((short(run), turn.run.name, "refused", sentence(against[0]).message))
+                rows.append((short(run), run_name(turn.run), "refused", sentence(against[0]).message))
                 continue
             one = concluded(turn.step.looked, self.said.get(run, ()), ())
             against = known(turn.step.defects) if isinstance(turn.step, StepRefused) else one.defects
             defects.extend(against)
             documents.append({"ok": not against, **one.document})
             said, following, *_ = conclusion_lines(turn.step.looked.conclusion, short(run))
-            rows.append((short(run), turn.run.name, said.partition(":")[0], following.removeprefix("next: ")))
+            rows.append((short(run), run_name(turn.run), said.partition(":")[0], following.removeprefix("next: ")))
         blocks = (Table(_COLUMNS, tuple(rows)), Lines((self._counted(),))) if rows else (Lines(("no run is open",)),)
         return Answer({"runs": documents}, blocks, tuple(defects), warnings, REFUSED if defects else DONE)
 

@@ -180,8 +180,8 @@ def _shared() -> dict[str, Schema]:
 
 def _run_fields() -> dict[str, Schema]:
     return {
-        "run": _RUN, "name": _TEXT, "requester": _TEXT, "request": _TEXT, "createdMs": _WHOLE, "facts": {"type": "integer"},
-        "cancelled": _YES_OR_NO,
+        "run": _RUN, "name": _maybe(_TEXT), "requester": _maybe(_TEXT), "request": _maybe(_TEXT), "defects": _list(_ref("defect")),
+        "createdMs": _WHOLE, "facts": {"type": "integer"}, "cancelled": _YES_OR_NO,
     }  # fmt: skip
 
 

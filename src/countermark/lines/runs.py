@@ -28,7 +28,7 @@ from countermark.evidence.members import (
     Terminal,
 )
 from countermark.lines.checkpoint import publication_word
-from countermark.lines.defects import document_value
+from countermark.lines.defects import defect_documents, document_value
 from countermark.lines.of_evidence import stage_text
 from countermark.lines.sentence import short
 from countermark.lines.texts import Document, JsonValue, counted, listed, number, plain
@@ -50,7 +50,7 @@ from countermark.run.claims import (
     SetAside,
     cause_parts,
 )
-from countermark.run.records import RunRecord, RunSummary
+from countermark.run.records import DamagedRun, RunListed, RunRecord, RunSummary
 from countermark.verdict.standing import outcome_text
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -87,24 +87,46 @@ def cause_text(cause: Cause) -> str:
 RUN_COLUMNS: Final = ("run", "name", "requester", "request", "created", "facts", "cancelled")
 
 
-def run_row(run: RunSummary) -> tuple[str, ...]:
-    """A run as a row of a list."""
+def run_row(run: RunListed) -> tuple[str, ...]:
+    """A run as a row of a list; what a damaged one does not say is a dash, and why stands in the place of its name."""
     cancelled = "yes" if run.cancelled else "no"
-    demand = run.demand
-    return (short(run.run_id), run.name, demand.requester.text, demand.request.text, moment(run.created_ms), str(run.version), cancelled)
+    return (short(run.run_id), *_asked(run), moment(run.created_ms), str(run.version), cancelled)
 
 
-def run_document(run: RunSummary) -> Document:
-    """A run as an entry of a list. It carries no Work key, because a list derives none."""
+def _asked(run: RunListed) -> tuple[str, str, str]:
+    match run:
+        case RunSummary():
+            return run.name, run.demand.requester.text, run.demand.request.text
+        case DamagedRun():
+            return run_name(run), "-", "-"
+
+
+def run_name(run: RunListed) -> str:
+    """A run's name; of a damaged one, why it has none."""
+    match run:
+        case RunSummary():
+            return run.name
+        case DamagedRun():
+            return f"damaged: {'; '.join(defect.why for defect in run.defects)}"
+
+
+def run_document(run: RunListed) -> Document:
+    """A run as an entry of a list. It carries no Work key, because a list derives none. A damaged one comes with its defects."""
     return {
         "run": run.run_id,
-        "name": run.name,
-        "requester": run.demand.requester.text,
-        "request": run.demand.request.text,
+        **_asked_document(run),
         "createdMs": number(run.created_ms),
         "facts": run.version,
         "cancelled": run.cancelled,
     }
+
+
+def _asked_document(run: RunListed) -> Document:
+    match run:
+        case RunSummary():
+            return {"name": run.name, "requester": run.demand.requester.text, "request": run.demand.request.text, "defects": []}
+        case DamagedRun():
+            return {"name": None, "requester": None, "request": None, "defects": defect_documents(run.defects)}
 
 
 CLAIM_COLUMNS: Final = ("version", "kind", "attempt", "what", "recorded")

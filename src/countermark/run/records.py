@@ -16,7 +16,7 @@ from countermark.recipe import WorkKey
 from countermark.run.attempts import Nonce
 from countermark.run.claims import Launcher, RunLedger
 from countermark.run.demand import DemandId
-from countermark.values import TEXT_LENGTH_MAX
+from countermark.values import TEXT_LENGTH_MAX, NonEmpty
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -80,6 +80,21 @@ class RunSummary:
     created_ms: int
     version: int
     cancelled: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DamagedRun:
+    """One line of a list of runs whose row holds something that the ledger never writes. The others are listed beside it."""
+
+    run_id: str
+    created_ms: int
+    version: int
+    cancelled: bool
+    defects: "NonEmpty[RowUnreadable]"
+
+
+RunListed: TypeAlias = "RunSummary | DamagedRun"
 
 
 @final

@@ -4,7 +4,8 @@ Rules kept here:
 
 1. A writing transaction excludes every other writer of the same run from its first read to its commit, so that what was admitted is still
    true when it is inserted. How, is each database's affair (``_writing``).
-2. The answer is built before the commit and given after it.
+2. The answer is built before the commit and given after it. Where a database lets somebody else insert first what excludes a fact, the run
+   is read again by a statement of its own, and the answer is that on what stands there.
 3. A transaction that decided not to write commits nothing.
 4. Whatever opens a run, or may, puts it on the agenda in the same transaction or before; it is taken out after the verdict that closed it.
 """
@@ -64,8 +65,9 @@ from countermark.run.records import (
     Recorded,
     RowDefect,
     RunContext,
+    RunIdRowMismatch,
+    RunListed,
     RunRecord,
-    RunSummary,
     RunUnknown,
     Stands,
     StoredSweep,
@@ -170,6 +172,8 @@ class SqlStore(ABC):
                 return Refused(defects)
             if isinstance(columns, tuple):
                 return Refused(NonEmpty(columns[0], columns[1:]))
+            if (misnamed := ledger.named_as(connection, desired.demand.id)) is not None:
+                return Refused(NonEmpty(RunIdRowMismatch(misnamed, run_id)))
             row = {**rows.desired_columns(desired), **columns, "created_ms": now_ms}
             if not self._insert_run(connection, row, desired):
                 standing = self._load(connection, run_id)  # a statement of its own: it sees who came first
@@ -195,11 +199,11 @@ class SqlStore(ABC):
         with self._reading() as connection:
             return self._load(connection, run_id)
 
-    def list_runs(self, open_only: bool = False) -> tuple[RunSummary, ...]:
+    def list_runs(self, open_only: bool = False) -> tuple[RunListed, ...]:
         with self._reading() as connection:
             return ledger.on_agenda(connection) if open_only else ledger.summaries(connection)
 
-    def find_runs(self, prefix: str) -> tuple[RunSummary, ...]:
+    def find_runs(self, prefix: str) -> tuple[RunListed, ...]:
         if not rows.is_askable(prefix):
             return ()
         with self._reading() as connection:
@@ -219,16 +223,25 @@ class SqlStore(ABC):
         if (wordy := NonEmpty.of(rows.unwritable_words("cause", *cause_parts(transition.cause)))) is not None:
             return Refused(wordy)
         with self._writing(run_id) as connection:
-            record = self._load(connection, run_id)
-            if isinstance(record, Refused):
-                return record
-            decision = admit_start_claim(record.ledger, snapshot, transition, candidate)
-            if not isinstance(decision, Admissible):
-                return decision
-            if ledger.run_of_attempt(connection, candidate.nonce) is not None:
-                return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
-            ledger.append_claim(connection, run_id, decision.claim, now_ms, bounded(by))
-            agenda.put(connection, run_id, now_ms)
+            try:
+                return self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by)
+            except ledger.Overtaken:
+                return self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by)
+
+    def _claimed(
+        self, connection: Connection, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str
+    ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
+        """The answer on the run as it is now; raises ``Overtaken`` where it was no longer so when the claim was inserted."""
+        record = self._load(connection, run_id)
+        if isinstance(record, Refused):
+            return record
+        decision = admit_start_claim(record.ledger, snapshot, transition, candidate)
+        if not isinstance(decision, Admissible):
+            return decision
+        if ledger.run_of_attempt(connection, candidate.nonce) is not None:
+            return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
+        ledger.append_claim(connection, run_id, decision.claim, now_ms, bounded(by))
+        agenda.put(connection, run_id, now_ms)
         return Committed(decision.claim)
 
     def _append(
@@ -241,14 +254,29 @@ class SqlStore(ABC):
     ) -> Recorded[Fact] | Stands[Fact] | Refused[Defect | LoadDefect]:
         """Append the fact that ``admit`` lets in on the run as it is now, as its next version; ``plan`` puts the run on the agenda."""
         with self._writing(run_id) as connection:
-            record = self._load(connection, run_id)
-            if isinstance(record, Refused):
-                return record
-            decision = admit(record.ledger)
-            if not isinstance(decision, Insertable):
-                return decision
-            append(connection, run_id, record.ledger.version + 1, decision.fact)
-            plan(connection, run_id, now_ms)
+            try:
+                return self._appended(connection, run_id, admit, append, plan, now_ms)
+            except ledger.Overtaken:
+                return self._appended(connection, run_id, admit, append, plan, now_ms)
+
+    def _appended(
+        self,
+        connection: Connection,
+        run_id: str,
+        admit: Callable[[RunLedger], Insertable[Fact] | Stands[Fact] | Refused[Defect]],
+        append: Append[Fact],
+        plan: Callable[[Connection, str, int], None],
+        now_ms: int,
+    ) -> Recorded[Fact] | Stands[Fact] | Refused[Defect | LoadDefect]:
+        """The answer on the run as it is now; raises ``Overtaken`` where it was no longer so when the fact was inserted."""
+        record = self._load(connection, run_id)
+        if isinstance(record, Refused):
+            return record
+        decision = admit(record.ledger)
+        if not isinstance(decision, Insertable):
+            return decision
+        append(connection, run_id, record.ledger.version + 1, decision.fact)
+        plan(connection, run_id, now_ms)
         return Recorded(decision.fact)
 
     def record_dispatch_intent(
@@ -290,12 +318,14 @@ class SqlStore(ABC):
 
     # --------------------------------------------------------------------------------------------------------- agenda
 
-    def take_due(self, now_ms: int, lease_ms: int, limit: int) -> tuple[RunSummary, ...]:
+    def take_due(self, now_ms: int, lease_ms: int, limit: int) -> tuple[RunListed, ...]:
         with self._planning() as connection:
             taken = agenda.take(connection, now_ms, now_ms + lease_ms, limit)
             return ledger.named(connection, taken) if taken else ()
 
     def look_again(self, run_id: str, due_ms: int) -> None:
+        if not rows.is_askable(run_id):
+            return
         with self._planning() as connection:
             agenda.set_due(connection, run_id, due_ms)
 
@@ -312,24 +342,31 @@ class SqlStore(ABC):
             return too_large
         if (wordy := NonEmpty.of(rows.unwritable_sweep_id(sweep_id))) is not None:
             return Refused(wordy)
+        if not rows.is_askable(run_id):
+            return Refused(NonEmpty(RunUnknown(run_id)))
         with self._reading() as connection:
             if not ledger.is_recorded(connection, run_id):
                 return Refused(NonEmpty(RunUnknown(run_id)))
         sweep = StoredSweep(sweep_id, run_id, document, started_ms, ended_ms)
         with self._observing(run_id) as connection:
             standing = sweeps.load(connection, sweep_id)
+            if standing is None:
+                if sweeps.append(connection, sweep):
+                    return Recorded(sweep)
+                standing = sweeps.load(connection, sweep_id)  # a statement of its own: it sees who came first
             if isinstance(standing, Refused):
                 return standing
-            if standing is not None:
-                return Stands(standing) if standing == sweep else Refused(NonEmpty(SweepIdTaken(sweep_id)))
-            sweeps.append(connection, sweep)
-        return Recorded(sweep)
+            return Stands(sweep) if standing == sweep else Refused(NonEmpty(SweepIdTaken(sweep_id)))
 
     def latest_sweep(self, run_id: str) -> StoredSweep | None | Refused[SweepDamaged]:
+        if not rows.is_askable(run_id):
+            return None
         with self._observed() as connection:
             return sweeps.latest(connection, run_id)
 
     def load_sweep(self, sweep_id: str) -> StoredSweep | Refused[SweepUnknown | SweepDamaged]:
+        if not rows.is_askable(sweep_id):
+            return Refused(NonEmpty(SweepUnknown(sweep_id)))
         with self._observed() as connection:
             found = sweeps.load(connection, sweep_id)
         return Refused(NonEmpty(SweepUnknown(sweep_id))) if found is None else found
@@ -345,6 +382,8 @@ class SqlStore(ABC):
     ) -> Recorded[StoredVerdict] | Stands[StoredVerdict] | Refused[SweepUnknown | FieldUnwritable]:
         if (too_large := _unwritable_document("verdict", verdict.text)) is not None:
             return too_large
+        if not rows.is_askable(sweep_id):
+            return Refused(NonEmpty(SweepUnknown(sweep_id)))
         with self._concluding(sweep_id, verdict.closed) as (observations, control):
             run_id = sweeps.run_of(observations, sweep_id)
             if run_id is None:
@@ -358,5 +397,7 @@ class SqlStore(ABC):
         return Stands(verdict) if stands else Recorded(verdict)
 
     def verdicts(self, sweep_id: str) -> tuple[StoredVerdict, ...]:
+        if not rows.is_askable(sweep_id):
+            return ()
         with self._observed() as connection:
             return sweeps.concluded(connection, sweep_id)

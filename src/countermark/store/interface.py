@@ -39,8 +39,8 @@ from countermark.run.records import (
     Recorded,
     RowDefect,
     RunContext,
+    RunListed,
     RunRecord,
-    RunSummary,
     RunUnknown,
     Stands,
     StoredSweep,
@@ -81,13 +81,13 @@ class Store(Protocol):
         """The run with its whole ledger, in one snapshot; refused with every row that does not follow from its material."""
         ...
 
-    def list_runs(self, open_only: bool = False) -> tuple[RunSummary, ...]:
+    def list_runs(self, open_only: bool = False) -> tuple[RunListed, ...]:
         """The runs, oldest record first; ``open_only`` gives those on the agenda: every run but those whose latest verdict is closed and
         still at their version. (A process that ended between a closing verdict and the agenda leaves an entry: one more look, never a lost
         run.)"""
         ...
 
-    def find_runs(self, prefix: str) -> tuple[RunSummary, ...]:
+    def find_runs(self, prefix: str) -> tuple[RunListed, ...]:
         """The runs whose id begins with ``prefix``."""
         ...
 
@@ -125,7 +125,7 @@ class Store(Protocol):
         """A person's ruling on blockers of an attempt; wordy reasons are cut, the blockers' texts never."""
         ...
 
-    def take_due(self, now_ms: int, lease_ms: int, limit: int) -> tuple[RunSummary, ...]:
+    def take_due(self, now_ms: int, lease_ms: int, limit: int) -> tuple[RunListed, ...]:
         """At most ``limit`` runs of the agenda that are due, the longest due first, each given to one caller and due again in ``lease_ms``.
 
         The lease saves two controllers from looking at one run. It excludes nothing: a claim's slot does.

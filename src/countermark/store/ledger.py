@@ -4,13 +4,17 @@ Rules kept here:
 
 1. A run is read whole, in one snapshot, and refused with every row of it that does not follow from its material.
 2. A fact is appended together with its line in ``facts``, under the version that the admission decided on.
+3. Where others may insert at the same time (PostgreSQL), a fact whose slot, identity or version somebody else has used meanwhile is not
+   appended, and nothing of it is: the caller reads what stands there by a statement of its own, and decides on that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, final
 
-from sqlalchemy import Connection, Executable, Table, bindparam, exists, func, insert, select
+from sqlalchemy import BigInteger, Connection, Executable, Table, bindparam, cast, exists, func, insert, literal, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import OperationalError
 
 from countermark.run.attempts import AttemptKey, Nonce, predecessor_of
 from countermark.run.claims import (
@@ -24,14 +28,16 @@ from countermark.run.claims import (
     Transition,
     cause_parts,
 )
-from countermark.run.demand import TrainingRunDesired
+from countermark.run.demand import DemandId, TrainingRunDesired
 from countermark.run.records import (
     AttemptFound,
+    DamagedRun,
     FactKind,
     LedgerEntry,
     LedgerOutOfOrder,
     RowDefect,
     RowUnreadable,
+    RunListed,
     RunRecord,
     RunSummary,
     RunUnknown,
@@ -53,7 +59,7 @@ from countermark.store.schema import (
     outcomes,
     runs,
 )
-from countermark.store.statements import Statement
+from countermark.store.statements import Statement, leniently, undecodable
 from countermark.values import NonEmpty, Refused
 
 T = TypeVar("T")
@@ -61,7 +67,13 @@ T = TypeVar("T")
 
 def fetch(connection: Connection, query: Executable) -> tuple[Row, ...]:
     """Every row of a query by column name."""
-    return tuple(dict(row) for row in connection.execute(query).mappings())
+    try:
+        return tuple(dict(row) for row in connection.execute(query).mappings())
+    except OperationalError as error:
+        if not undecodable(error.orig):
+            raise
+    with leniently(connection):
+        return tuple(dict(row) for row in connection.execute(query).mappings())
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
@@ -176,42 +188,53 @@ def _begins(column: Any, prefix: str) -> Any:
     return (column >= prefix) & (column < prefix + "g")
 
 
-def _summaries(connection: Connection, which: Any) -> tuple[RunSummary, ...]:
+def _listed(row: Row) -> RunListed:
+    """A line of a list. Whatever is wrong with it is a part of the line: a run that was damaged hides no other."""
+    run_id, created_ms = text_of(row, "run_id"), int_of(row, "created_ms")
+    version, cancelled = int_of(row, "version"), bool(row["cancelled"])
+    defects: list[RowUnreadable] = []
+    demand, name = None, ""
+    try:
+        demand = rows.demand_id_of(row)
+    except BadCell as error:
+        defects.append(RowUnreadable(runs.name, run_id, str(error)))
+    try:
+        name = rows.word_of(row, "recipe_name")
+    except BadCell as error:
+        defects.append(RowUnreadable(runs.name, run_id, str(error)))
+    if (found := NonEmpty.of(defects)) is not None:
+        return DamagedRun(run_id, created_ms, version, cancelled, found)
+    assert demand is not None
+    return RunSummary(run_id, demand, name, created_ms, version, cancelled)
+
+
+def _summaries(connection: Connection, which: Any) -> tuple[RunListed, ...]:
     version = select(func.count()).where(facts.c.run_id == runs.c.run_id).scalar_subquery().label("version")
     cancelled = exists(select(1).where(cancellations.c.run_id == runs.c.run_id)).label("cancelled")
     columns = (runs.c.run_id, runs.c.requester, runs.c.request, runs.c.recipe_name, runs.c.created_ms, version, cancelled)
     query = select(*columns).where(which).order_by(runs.c.created_ms, runs.c.run_id)
-    return tuple(
-        RunSummary(
-            text_of(row, "run_id"),
-            rows.demand_id_of(row),
-            rows.word_of(row, "recipe_name"),
-            int_of(row, "created_ms"),
-            int_of(row, "version"),
-            bool(row["cancelled"]),
-        )
-        for row in fetch(connection, query)
-    )
+    return tuple(map(_listed, fetch(connection, query)))
 
 
-def summaries(connection: Connection, prefix: str = "") -> tuple[RunSummary, ...]:
-    """The runs whose id begins with ``prefix``, by time of creation. Raises ``BadCell``."""
+def summaries(connection: Connection, prefix: str = "") -> tuple[RunListed, ...]:
+    """The runs whose id begins with ``prefix``, by time of creation."""
     return _summaries(connection, _begins(runs.c.run_id, prefix))
 
 
-def on_agenda(connection: Connection) -> tuple[RunSummary, ...]:
-    """The runs that may be open, by time of creation. Raises ``BadCell``."""
+def on_agenda(connection: Connection) -> tuple[RunListed, ...]:
+    """The runs that may be open, by time of creation."""
     return _summaries(connection, runs.c.run_id.in_(select(agenda.c.run_id)))
 
 
-def named(connection: Connection, run_ids: Sequence[str]) -> tuple[RunSummary, ...]:
-    """The runs of these ids, in their order. Raises ``BadCell``."""
+def named(connection: Connection, run_ids: Sequence[str]) -> tuple[RunListed, ...]:
+    """The runs of these ids, in their order; an id without a run is passed over: nothing can be done for it."""
     found = {each.run_id: each for each in _summaries(connection, runs.c.run_id.in_(run_ids))}
-    return tuple(found[run_id] for run_id in run_ids)
+    return tuple(found[run_id] for run_id in run_ids if run_id in found)
 
 
 _VERSION: Final = Statement(select(func.count().label("version")).where(facts.c.run_id == bindparam("run_id")))
 _OF_ATTEMPT: Final = Statement(select(claims.c.run_id).where(claims.c.nonce == bindparam("nonce")))
+_NAMED: Final = Statement(select(runs.c.run_id).where(runs.c.requester == bindparam("requester"), runs.c.request == bindparam("request")))
 _RECORDED: Final = Statement(select(runs.c.run_id).where(runs.c.run_id == bindparam("run_id")))
 
 
@@ -233,6 +256,12 @@ def run_of_attempt(connection: Connection, attempt: Nonce) -> str | None:
     return text_of(found[0], "run_id") if found else None
 
 
+def named_as(connection: Connection, demand: DemandId) -> str | None:
+    """The id under which a requester's request is recorded, right or wrong, if it is."""
+    found = _NAMED.rows(connection, requester=demand.requester.text, request=demand.request.text)
+    return text_of(found[0], "run_id") if found else None
+
+
 def is_recorded(connection: Connection, run_id: str) -> bool:
     """Whether a run of this id is recorded."""
     return bool(_RECORDED.rows(connection, run_id=run_id))
@@ -245,7 +274,28 @@ _FACT: Final = Statement(insert(facts))
 _OF_KIND: Final = {kind: Statement(insert(table)) for kind, table in FACT_TABLES.items()}
 
 
+def _at_once(kind: str, table: Table) -> Statement:
+    """The fact and its line by one statement, which gives nothing where somebody else has been there first."""
+    given: dict[str, Any] = {column.name: bindparam(column.name) for column in table.columns}
+    fact = postgresql.insert(table).values(given).on_conflict_do_nothing().returning(table.c.run_id, table.c.version).cte("fact")
+    line = select(fact.c.run_id, fact.c.version, literal(kind), cast(bindparam("recorded_ms"), BigInteger))
+    return Statement(postgresql.insert(facts).from_select([*facts.columns.keys()], line).returning(facts.c.version))
+
+
+_AT_ONCE: Final = {kind: _at_once(kind, table) for kind, table in FACT_TABLES.items()}
+
+
+@final
+class Overtaken(BadCell):
+    """Somebody else inserted first what excludes a fact, and nothing was appended. Whoever reads again sees it; whoever is told so a second
+    time has a damaged store before them."""
+
+
 def _append(connection: Connection, kind: FactKind, run_id: str, version: int, now_ms: int, columns: Mapping[str, object]) -> None:
+    if connection.dialect.name == "postgresql":
+        if not _AT_ONCE[kind].rows(connection, run_id=run_id, version=version, recorded_ms=now_ms, **columns):
+            raise Overtaken(f"a row that belongs to no fact of the run {run_id} stands in the way of its next {kind}")
+        return
     _FACT.run(connection, run_id=run_id, version=version, kind=kind, recorded_ms=now_ms)
     _OF_KIND[kind].run(connection, run_id=run_id, version=version, **columns)
 

@@ -13,16 +13,16 @@ Rules kept here:
 """
 
 import os
+import select as system
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any, Final, Self, final
 
 from sqlalchemy import Connection, bindparam, create_engine, event, func, literal, select, text, true
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import URL, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 
 from countermark.recipe.work import bytes_of_material, key_material
 from countermark.run.demand import TrainingRunDesired
@@ -49,6 +49,8 @@ from countermark.store.statements import Statement
 WAIT_S: Final = 20.0
 #: How long a process may stop in the middle of a transaction before the server takes the transaction back, in seconds.
 STOPPED_S: Final = 60.0
+#: When a server's machine is given up that says nothing any more, in seconds and tries; its own system would wait for hours.
+_KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _OLDEST: Final = 14
 _PAUSE_S: Final = 0.05
 
@@ -72,7 +74,10 @@ def read_url(address: str) -> URL:
         url = None
     if url is None or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise StoreError(StoreAddressUnknown("postgresql:…"))
-    return url.set(drivername="postgresql+psycopg")
+    # A password in the query is moved to its own place: everything that shows an address hides it there, and nowhere else.
+    password = url.query.get("password", url.password)
+    url = url.difference_update_query(["password"]).set(drivername="postgresql+psycopg")
+    return url if password is None else url.set(password=password if isinstance(password, str) else password[-1])
 
 
 def _options(url: URL, wait_s: float) -> dict[str, Any]:
@@ -85,7 +90,13 @@ def _options(url: URL, wait_s: float) -> dict[str, Any]:
         "client_encoding": "UTF8",
     }
     told = " ".join([given if isinstance(given, str) else " ".join(given), *(f"-c {name}={value}" for name, value in ours.items())])
-    return {"options": told.strip(), "application_name": "countermark", "connect_timeout": max(2, round(wait_s))}
+    patience: dict[str, object] = {
+        "application_name": "countermark",
+        "connect_timeout": max(2, round(wait_s)),
+        "tcp_user_timeout": max(2_000, round(wait_s * 1000)),
+        **_KEEPALIVE,
+    }
+    return {"options": told.strip(), **{name: value for name, value in patience.items() if name not in url.query}}
 
 
 def connect(url: URL, wait_s: float) -> Engine:
@@ -105,7 +116,23 @@ def connect(url: URL, wait_s: float) -> Engine:
     def check(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         _check_server(connection, place_of(url))
 
+    @event.listens_for(engine, "checkout")
+    def awaken(connection: Any, *_: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        if _was_spoken_to(connection):
+            raise DisconnectionError
+
     return engine
+
+
+def _was_spoken_to(connection: Any) -> bool:
+    """Whether the server said something on an idle connection: mostly that it ended. Asking the system costs no way to the server, and what
+    it was need not be known: a new connection is as good."""
+    socket = system.poll()
+    try:
+        socket.register(connection.fileno(), system.POLLIN)
+    except connection.Error:
+        return True
+    return bool(socket.poll(0))
 
 
 def _check_server(connection: Any, where: str) -> None:
@@ -159,7 +186,6 @@ class PostgresStore(SqlStore):
         self._wait_s = wait_s
         self._engine = connect(url, wait_s)
         self._process = os.getpid()
-        self._forking = Lock()
 
     @classmethod
     def open(cls, address: str, create: bool, wait_s: float = WAIT_S) -> Self:
@@ -203,11 +229,9 @@ class PostgresStore(SqlStore):
     # --------------------------------------------------------------------------------------------------- transactions
 
     def _own(self) -> None:
-        """A forked child lets go of its parent's connections without a word to the server, and makes its own."""
-        if os.getpid() == self._process:
-            return
-        self._forking = Lock()
-        with self._forking:
+        """A forked child lets go of its parent's connections without a word to the server, and makes its own. Where several of its threads
+        do so at once, each goes on with what it has."""
+        if os.getpid() != self._process:
             self._engine.dispose(close=False)
             self._process = os.getpid()
 

@@ -8,13 +8,13 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, and_, exists, not_, select, text
 from sqlalchemy.exc import DBAPIError
 
 from countermark.store import checks
 from countermark.store.interface import Finding
 from countermark.store.postgres_errors import state_of
-from countermark.store.postgres_schema import SCHEMA, postgres_script
+from countermark.store.postgres_schema import SCHEMA, TABLES, postgres_script
 
 _CATALOGUE: Final = """
 SELECT 'column', c.relname::text || '.' || a.attname::text,
@@ -84,8 +84,23 @@ def data_findings(connection: Connection, where: str) -> Iterator[Finding]:
     yield from row_findings(connection, where)
 
 
+def _reference_findings(connection: Connection, where: str) -> Iterator[Finding]:
+    """Rows that name a row which is not there: the server looks at them when they are written, and whoever may says that it shall not."""
+    for table in TABLES.sorted_tables:
+        for constraint in sorted(table.foreign_key_constraints, key=lambda each: each.column_keys):
+            there = constraint.referred_table.alias("there")
+            pairs = [(key.parent, there.c[key.column.name]) for key in constraint.elements]
+            named = and_(*(own.is_not(None) for own, _ in pairs))
+            leads = exists(select(1).select_from(there).where(*(own == other for own, other in pairs))).correlate(table)
+            query = select(*table.primary_key.columns).where(named, not_(leads)).order_by(*table.primary_key.columns)
+            for row in connection.execute(query):
+                what = f"row {'/'.join(map(str, row))} of {table.name} names a row of {constraint.referred_table.name} that is not there"
+                yield Finding("ReferenceBroken", where, what, checks.TAMPERED)
+
+
 def row_findings(connection: Connection, where: str) -> Iterator[Finding]:
-    """Every run derived again, every sweep's digest, and the agenda."""
+    """Every reference, every run derived again, every sweep's digest, and the agenda."""
+    yield from _reference_findings(connection, where)
     refused = checks.refused_runs(connection)
     yield from checks.run_findings(refused, where)
     yield from checks.sweep_findings(connection, connection, where)

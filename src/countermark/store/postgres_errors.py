@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -45,8 +46,11 @@ def state_of(error: BaseException) -> str:
 
 def _why(error: BaseException, url: URL) -> str:
     text = " ".join(str(error).split())
-    if url.password:
-        text = text.replace(str(url.password), "***")
+    given = url.query.get("sslpassword", ())
+    secrets = {str(url.password or ""), *((given,) if isinstance(given, str) else given)} - {""}
+    spelled = {form for each in secrets for form in (each, quote(each, safe=""), quote_plus(each))}
+    for secret in sorted(spelled, key=len, reverse=True):
+        text = text.replace(secret, "***")
     return shown(text, _WHY_MAX)
 
 

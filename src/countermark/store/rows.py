@@ -117,8 +117,11 @@ def to_json(value: JsonValue) -> str:
 
 def from_json(row: Row, column: str) -> JsonValue:
     """What ``to_json`` wrote, lists as tuples."""
+    text = text_of(row, column)
+    if not text.isascii():
+        raise BadCell(f"{column} is no ASCII")
     try:
-        parsed: object = json.loads(text_of(row, column))
+        parsed: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadCell(f"{column} is no JSON: {shown(str(error))}") from error
     return _frozen(parsed)

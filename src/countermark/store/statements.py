@@ -2,14 +2,17 @@
 
 Rules kept here:
 
-1. A statement is written over the tables of ``schema``, never as text, and is the same for every database. Its values are texts and whole
-   numbers, which every driver takes and gives as they are.
+1. A statement is written over the tables of ``schema``, never as text, and is the same for every database. Its values are texts, whole
+   numbers and bytes, which every driver takes and gives as they are.
 2. Running it costs what the driver costs: nothing is built, compiled or wrapped again for a call. Who claims holds the run, or the whole
    ledger, until it is done, so everybody waits for what is spent here.
 3. A driver's error comes out as SQLAlchemy's own, and a connection that broke is not used again.
+4. A text that is no UTF-8 stops no query (SQLite keeps what it is given): its stray bytes come as surrogates, which no cell of ours holds,
+   so the row is refused where it is read, by name, and the rows beside it are not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -50,7 +53,10 @@ class Statement:
             cursor.execute(compiled.text, compiled.given(values))
             found = cursor.fetchall()
         except connection.dialect.loaded_dbapi.Error as error:
-            raise _theirs(connection, compiled.text, error) from error
+            if not undecodable(error):
+                raise _theirs(connection, compiled.text, error) from error
+            with leniently(connection):
+                found = cursor.execute(compiled.text, compiled.given(values)).fetchall()
         names = [column[0] for column in cursor.description or ()]
         return tuple([dict(zip(names, row, strict=True)) for row in found])
 
@@ -72,6 +78,26 @@ class Statement:
         assert isinstance(compiled, SQLCompiler)
         order = None if compiled.positiontup is None else tuple(compiled.positiontup)
         return self._compiled.setdefault(connection.dialect.name, _Compiled(compiled.string, compiled.params, order))
+
+
+def undecodable(error: BaseException | None) -> bool:
+    """Whether SQLite's driver gave up on a text that is no UTF-8."""
+    return error is not None and str(error).startswith("Could not decode to UTF-8")
+
+
+@contextmanager
+def leniently(connection: Connection) -> Generator[None, None, None]:
+    """Have SQLite's driver give stray bytes as surrogates. It costs several times as much for each text, so it is for a second try."""
+    driver: Any = connection.connection.dbapi_connection
+    driver.text_factory = _with_surrogates
+    try:
+        yield
+    finally:
+        driver.text_factory = str
+
+
+def _with_surrogates(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _theirs(connection: Connection, text: str, error: Exception) -> BaseException:

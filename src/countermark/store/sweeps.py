@@ -5,13 +5,16 @@ not.
 """
 
 import hashlib
+from typing import Any, Final
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, Table, bindparam, func, insert, select
+from sqlalchemy.dialects import postgresql
 
 from countermark.run.records import StoredSweep, StoredVerdict, SweepDamaged
 from countermark.store.ledger import fetch
 from countermark.store.rows import Row, bytes_of, int_of, text_of
 from countermark.store.schema import sweeps, verdicts
+from countermark.store.statements import Statement
 from countermark.values import NonEmpty, Refused
 
 
@@ -23,13 +26,37 @@ def _sweep(row: Row) -> StoredSweep | Refused[SweepDamaged]:
     return StoredSweep(text_of(row, "sweep_id"), text_of(row, "run_id"), document, int_of(row, "started_ms"), int_of(row, "ended_ms"))
 
 
+_OF_ID: Final = Statement(select(sweeps).where(sweeps.c.sweep_id == bindparam("sweep_id")))
+_LATEST: Final = Statement(select(sweeps).where(sweeps.c.run_id == bindparam("run_id")).order_by(sweeps.c.ordinal.desc()).limit(1))
+_RUN_OF: Final = Statement(select(sweeps.c.run_id).where(sweeps.c.sweep_id == bindparam("sweep_id")))
+_CONCLUDED: Final = Statement(select(verdicts).where(verdicts.c.sweep_id == bindparam("sweep_id")).order_by(verdicts.c.ordinal))
+_NEWEST_OF: Final = Statement(
+    select(verdicts.c.sweep_id, verdicts.c.closed, verdicts.c.version)
+    .where(verdicts.c.run_id == bindparam("run_id"))
+    .order_by(verdicts.c.ordinal.desc())
+    .limit(1)
+)
+
+
+def _given(table: Table) -> dict[str, Any]:
+    """Every column of a table but the ordinal, which the database counts."""
+    return {column.name: bindparam(column.name) for column in table.columns if column.name != "ordinal"}
+
+
+_APPEND: Final = Statement(insert(sweeps).values(_given(sweeps)).inline())
+_APPEND_UNLESS_TAKEN: Final = Statement(
+    postgresql.insert(sweeps).values(_given(sweeps)).on_conflict_do_nothing().returning(sweeps.c.ordinal)
+)
+_APPEND_VERDICT: Final = Statement(insert(verdicts).values(_given(verdicts)).inline())
+
+
 def load(connection: Connection, sweep_id: str) -> StoredSweep | None | Refused[SweepDamaged]:
-    found = fetch(connection, select(sweeps).where(sweeps.c.sweep_id == sweep_id))
+    found = _OF_ID.rows(connection, sweep_id=sweep_id)
     return _sweep(found[0]) if found else None
 
 
 def latest(connection: Connection, run_id: str) -> StoredSweep | None | Refused[SweepDamaged]:
-    found = fetch(connection, select(sweeps).where(sweeps.c.run_id == run_id).order_by(sweeps.c.ordinal.desc()).limit(1))
+    found = _LATEST.rows(connection, run_id=run_id)
     return _sweep(found[0]) if found else None
 
 
@@ -38,7 +65,8 @@ def begins(connection: Connection, prefix: str) -> tuple[str, ...]:
     return tuple(text_of(row, "sweep_id") for row in fetch(connection, query))
 
 
-def append(connection: Connection, sweep: StoredSweep) -> None:
+def append(connection: Connection, sweep: StoredSweep) -> bool:
+    """Whether the sweep was written: runs do not exclude each other in PostgreSQL, so another one may have taken its id meanwhile."""
     columns = {
         "sweep_id": sweep.sweep_id,
         "run_id": sweep.run_id,
@@ -47,19 +75,21 @@ def append(connection: Connection, sweep: StoredSweep) -> None:
         "digest": hashlib.sha256(sweep.document).hexdigest(),
         "document": sweep.document,
     }
-    connection.execute(insert(sweeps), columns)
+    if connection.dialect.name == "postgresql":
+        return bool(_APPEND_UNLESS_TAKEN.rows(connection, **columns))
+    _APPEND.run(connection, **columns)
+    return True
 
 
 def run_of(connection: Connection, sweep_id: str) -> str | None:
-    found = fetch(connection, select(sweeps.c.run_id).where(sweeps.c.sweep_id == sweep_id))
+    found = _RUN_OF.rows(connection, sweep_id=sweep_id)
     return text_of(found[0], "run_id") if found else None
 
 
 def concluded(connection: Connection, sweep_id: str) -> tuple[StoredVerdict, ...]:
-    query = select(verdicts).where(verdicts.c.sweep_id == sweep_id).order_by(verdicts.c.ordinal)
     return tuple(
         StoredVerdict(text_of(row, "arm"), bool(int_of(row, "closed")), int_of(row, "version"), bytes_of(row, "text"))
-        for row in fetch(connection, query)
+        for row in _CONCLUDED.rows(connection, sweep_id=sweep_id)
     )
 
 
@@ -72,13 +102,12 @@ def append_verdict(connection: Connection, run_id: str, sweep_id: str, verdict: 
         "version": verdict.version,
         "text": verdict.text,
     }
-    connection.execute(insert(verdicts), columns)
+    _APPEND_VERDICT.run(connection, **columns)
 
 
 def newest_of(connection: Connection, run_id: str) -> tuple[str, bool, int] | None:
     """Of the run's latest verdict: its sweep, whether it closed the run, and at which version."""
-    query = select(verdicts).where(verdicts.c.run_id == run_id).order_by(verdicts.c.ordinal.desc()).limit(1)
-    found = fetch(connection, query)
+    found = _NEWEST_OF.rows(connection, run_id=run_id)
     return (text_of(found[0], "sweep_id"), bool(int_of(found[0], "closed")), int_of(found[0], "version")) if found else None
 
 
