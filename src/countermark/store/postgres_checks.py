@@ -87,7 +87,7 @@ def data_findings(connection: Connection, where: str) -> Iterator[Finding]:
 def _reference_findings(connection: Connection, where: str) -> Iterator[Finding]:
     """Rows that name a row which is not there: the server looks at them when they are written, and whoever may says that it shall not."""
     for table in TABLES.sorted_tables:
-        for constraint in sorted(table.foreign_key_constraints, key=lambda each: each.column_keys):
+        for constraint in sorted(table.foreign_key_constraints, key=lambda each: tuple(each.column_keys)):
             there = constraint.referred_table.alias("there")
             pairs = [(key.parent, there.c[key.column.name]) for key in constraint.elements]
             named = and_(*(own.is_not(None) for own, _ in pairs))
