@@ -11,9 +11,10 @@ from countermark.app.acting import Acted
 from countermark.app.deciding import Abandoned, abandon_attempt, cancel_run, reexecute_run, resume_run, retry_run
 from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.launch.local import LocalLauncher
+from countermark.lines.defects import known, sentence
 from countermark.lines.surface import RunNamedForAttempt
 from countermark.run.attempts import CapabilityEscalation, InfrastructureRetry, Relaunch, RequestedReexecution
-from countermark.run.claims import Dispatched
+from countermark.run.claims import Dispatched, DispatchRefused
 from countermark.values import Refused
 from countermark.verdict.kinds import NoSuccess, SeveralCandidates, StopRequired
 from countermark.wire.receipts import NotExecuted
@@ -318,6 +319,35 @@ def test_an_attempt_of_another_host_that_is_given_up_is_made_anew_here(bench: Be
     assert arm(bench.ended(run)) == "Converged" and bench.causes(run) == ["InitialAttempt", "Relaunch"]
     assert arm(bench.with_ports(observer=replace(bench.ports.observer, host="elsewhere")).look(run)) == "StopRequired"
     bench.go_on()
+
+
+def no_word_counts() -> AbstractContextManager[object]:
+    real = acting._barred
+    return planted(acting, "_barred", lambda ports, ledger, attempt: real(ports, replace(ledger, abandonments=()), attempt))()
+
+
+def other_hosts_are_this_one() -> AbstractContextManager[object]:
+    return planted(acting, "_barred", lambda ports, ledger, attempt: "fenced")()
+
+
+@proven_by(no_word_counts, other_hosts_are_this_one)
+def test_a_launch_that_another_host_refused_is_followed_from_here_on_a_persons_word_alone(bench: Bench) -> None:
+    """Another controller over there may have said the same intent, and call the launcher later."""
+    run = bench.told(HONEST)
+    with planted(acting, "_launch", lambda ports, record, claim, beginning: DispatchRefused("the disk is full"))():
+        assert bench.with_ports(host="elsewhere").acted(run)[-1].endswith("the disk is full")
+    (claim,) = bench.claims(run)
+    assert arm(bench.look(run)) == "ObservationRequired" and bench.acted(run, retries=9) == ()
+    answer = acting.start(bench.ports, bench.record(run), InfrastructureRetry(claim.attempt))
+    assert names(answer) == ["AttemptNotFenced"] and isinstance(answer, Refused)
+    said = sentence(known(answer.defects)[0])
+    name = claim.attempt.nonce.hex[:8]
+    assert "(it was to be dispatched on elsewhere)" in said.message and f"countermark abandon {name}" in said.remedy
+    lines(abandon_attempt(bench.ports, name, "ada"))
+    assert arm(bench.look(run)) == "Lost"
+    assert bench.acted(run)[0].startswith(f"attempt {name} cannot be fenced from here; should it live on elsewhere")
+    assert arm(bench.ended(run)) == "Converged" and bench.causes(run) == ["InitialAttempt", "Relaunch"]
+    assert bench.executions() == [""]
 
 
 def test_an_attempt_whose_checkpoint_went_before_its_dispatch_is_got_rid_of(bench: Bench) -> None:

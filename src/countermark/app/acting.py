@@ -179,10 +179,24 @@ def _still_to_be_launched(ports: Ports, ledger: RunLedger, before: AttemptKey | 
         return None
     if not all(isinstance(result, DispatchRefused) for result in results):
         return None
-    elsewhere = sorted({intent.host for intent in ledger.intents if intent.attempt == before} - {ports.host})
-    if elsewhere:
-        return Refused(NonEmpty(AttemptNotFenced(before, f"it was to be dispatched on {', '.join(elsewhere)}")))
-    return _unfenced(before, ports.launcher.fence(before.nonce.hex))
+    barred = _barred(ports, ledger, before)
+    return barred if isinstance(barred, Refused) else None
+
+
+def _barred(ports: Ports, ledger: RunLedger, attempt: AttemptKey) -> str | Refused[object]:
+    """See to it that nothing of the attempt begins any more, and say how.
+
+    A fence of this host is none on another. What was to be dispatched there is barred by whoever acts there, or given up by a person: from
+    then on it is superseded, stopped where it shows up, and followed on that person's word.
+    """
+    name = attempt.nonce.hex[:8]
+    elsewhere = tuple(sorted({intent.host for intent in ledger.intents if intent.attempt == attempt} - {ports.host}))
+    if not elsewhere:
+        refusal = _unfenced(attempt, ports.launcher.fence(attempt.nonce.hex))
+        return f"fenced attempt {name}" if refusal is None else refusal
+    if not any(given.attempt == attempt for given in ledger.abandonments):
+        return Refused(NonEmpty(AttemptNotFenced(attempt, "nobody here can tell whether it begins there", elsewhere)))
+    return f"attempt {name} cannot be fenced from here; should it live on {', '.join(elsewhere)}, it is stopped there"
 
 
 def dispatch(ports: Ports, run_id: str, attempt: AttemptKey) -> Acted | Refused[object]:
@@ -286,17 +300,12 @@ def relaunch(
 def relaunch_from(
     ports: Ports, record: RunRecord, attempt: AttemptKey, checkpoint: CheckpointIdentity | None, by: str = ""
 ) -> Acted | Refused[object]:
-    """Fence the lost attempt, then claim and start a new one from this checkpoint, or from the beginning."""
-    elsewhere = {intent.host for intent in record.ledger.intents if intent.attempt == attempt} - {ports.host}
-    if elsewhere:
-        # Only a person's word makes such an attempt lost here. A fence of this host is none over there.
-        said = f"attempt {attempt.nonce.hex[:8]} cannot be fenced from here; should it live on {', '.join(elsewhere)}, it is stopped there"
-    elif (refusal := _unfenced(attempt, ports.launcher.fence(attempt.nonce.hex))) is not None:
-        return refusal
-    else:
-        said = f"fenced attempt {attempt.nonce.hex[:8]}"
+    """Bar the lost attempt, then claim and start a new one from this checkpoint, or from the beginning."""
+    barred = _barred(ports, record.ledger, attempt)
+    if isinstance(barred, Refused):
+        return barred
     started = start(ports, record, Relaunch(attempt, "process", checkpoint), by)
-    return started if isinstance(started, Refused) else Acted((said, *started.lines))
+    return started if isinstance(started, Refused) else Acted((barred, *started.lines))
 
 
 def _unfenced(attempt: AttemptKey, answer: FenceResult) -> Refused[object] | None:
@@ -304,6 +313,6 @@ def _unfenced(attempt: AttemptKey, answer: FenceResult) -> Refused[object] | Non
         case Fenced():
             return None
         case FenceHeldOff():
-            return Refused(NonEmpty(AttemptNotFenced(attempt, "its lock is held: something of it lives")))
+            return Refused(NonEmpty(AttemptNotFenced(attempt, "its lock is held: something of it lives", ())))
         case FenceFailed(why):
-            return Refused(NonEmpty(AttemptNotFenced(attempt, why)))
+            return Refused(NonEmpty(AttemptNotFenced(attempt, why, ())))

@@ -56,11 +56,8 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
             )
         case CommandDiffers(recorded, given):
             return _command_differs(" ".join(recorded), " ".join(given))
-        case AttemptNotFenced(attempt, why):
-            return Sentence(
-                f"attempt {short(attempt.nonce.hex)} could not be fenced, because {plain(why)}; nothing was started beside it",
-                "end what still holds its lock (countermark evidence RUN names it), then look again: countermark reconcile RUN --act",
-            )
+        case AttemptNotFenced(attempt, why, hosts):
+            return _not_fenced(short(attempt.nonce.hex), why, hosts)
         case StoreFinding(_, where, what, mend):
             return Sentence(f"{plain(what)} ({plain(where)})", plain(mend))
         case NothingNamed(name):
@@ -93,6 +90,19 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
             ResumeUnavailable() | CheckpointNotAmong() | RetryUnavailable() | CapabilityNotForLost() | RunNotAtRest() | RunNamedForAttempt()
         ):
             return decision_sentence(defect)
+
+
+def _not_fenced(attempt: str, why: str, hosts: tuple[str, ...]) -> Sentence:
+    if hosts:
+        there = listed(map(plain, hosts))
+        mend = f"act from there (countermark reconcile RUN --act), or give it up: countermark abandon {attempt}"
+    else:
+        there, mend = (
+            "",
+            "end what still holds its lock (countermark evidence RUN names it), then look again: countermark reconcile RUN --act",
+        )
+    where = f" from here (it was to be dispatched on {there})" if there else ""
+    return Sentence(f"attempt {attempt} could not be fenced{where}, because {plain(why)}; nothing was started beside it", mend)
 
 
 def _command_differs(recorded: str, given: str) -> Sentence:

@@ -72,10 +72,12 @@ class CommandDiffers:
 @final
 @dataclass(frozen=True, slots=True)
 class AttemptNotFenced:
-    """A lost attempt could not be fenced, so starting another beside it is not safe; ``why`` is a clause that fits after "because"."""
+    """An attempt could not be barred from beginning late, so starting another beside it is not safe; ``why`` is a clause that fits after
+    "because". ``hosts``: where it was to be dispatched, if that is not here."""
 
     attempt: AttemptKey
     why: str
+    hosts: tuple[str, ...]
 
 
 @final
