@@ -13,12 +13,12 @@ WORKERS ?= 2
 # Extra arguments for pytest: make unit ARGS="-k manifest".
 ARGS ?=
 
-.PHONY: help test check lint types imports unit demo setup docs models simulate torture mutation clean
+.PHONY: help test check lint types imports unit demo setup docs models checker simulate torture mutation clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: check unit ## The gate: style, types, import order, then the whole suite
+test: checker check unit ## The gate: style, types, import order, then the whole suite
 	@echo "countermark: the gate is green"
 
 check: lint types imports ## The gate without the suite
@@ -44,8 +44,21 @@ unit: $(VENV)/test.stamp ## The suite alone
 	@echo "countermark: the suite"
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
-models: ## The model of the claim protocol, searched exhaustively: safe variants hold, broken rules are found (Spin and gcc)
-	@nice -n 10 $(PYTHON) models/check.py
+models: checker ## The model of the claim protocol, searched exhaustively: safe variants hold, broken rules are found (ARGS="--quick", "--long")
+	@nice -n 10 $(PYTHON) -m models.check $(ARGS)
+
+checker: ## Install Spin and gcc for the model of the claim protocol, where that is possible; say so where it is not
+	@if command -v spin >/dev/null && command -v gcc >/dev/null; then exit 0; fi; \
+	echo "countermark: Spin and gcc check the model of the claim protocol, and are not both here"; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "countermark: installing them with apt-get"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		timeout 300 apt-get install -y -q --no-install-recommends spin gcc libc6-dev >/dev/null 2>&1 \
+			|| { timeout 120 apt-get update -q >/dev/null 2>&1 \
+			&& timeout 300 apt-get install -y -q --no-install-recommends spin gcc libc6-dev >/dev/null 2>&1; } || true; \
+	fi; \
+	command -v spin >/dev/null && command -v gcc >/dev/null \
+		|| echo "countermark: WITHOUT THEM THE MODEL IS NOT CHECKED; as root: apt-get install spin gcc" >&2
 
 simulate: $(VENV)/test.stamp ## Simulated histories with crashes at every step: a million, goes on where it was (ARGS="--histories N --seed N")
 	@nice -n 10 $(BIN)/python -m tests.simulation.campaign $(ARGS)

@@ -1,6 +1,6 @@
 """Check the model of the claim protocol with Spin: the safe variants hold, and each broken rule is betrayed by a story.
 
-``python models/check.py [--quick | --long] [NAME…]`` runs the variants of the gate, all, all and the long ones, or those named.
+``python -m models.check [--quick | --long] [NAME…]`` runs the variants of the gate, all, all and the long ones, or those named.
 Rules kept here:
 
 1. A check is exhaustive or it failed: a search that was cut (depth, memory, time) never counts as one that found nothing. A search that may
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from variants import VARIANTS, Variant
+from models.variants import VARIANTS, Variant
 
 HERE: Final = Path(__file__).parent
 MEMORY_MB: Final = 5800

@@ -1,4 +1,4 @@
-/* The claim protocol: who may start a trainer, and when. models/check.py checks it exhaustively.
+/* The claim protocol: who may start a trainer, and when. models/check.py checks it, models/variants.py lists what is checked.
  *
  * It follows the program step by step. A transaction on the ledger, the exclusive creation of a receipt and a look at a folder are one
  * indivisible step each. Between any two steps everybody else may act; a controller, a supervisor or a child may be killed; a supervisor
@@ -12,7 +12,7 @@
  *   person.pml      a person gives an attempt up or cancels the run: at any time, PERSON acts in all
  *
  * COARSE joins steps between which nobody can interfere, and is what three controllers are checked with. The switches that break a rule on
- * purpose are listed in check.py.
+ * purpose are listed in variants.py.
  */
 #include "bounds.pml"
 #include "ledger.pml"

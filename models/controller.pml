@@ -390,7 +390,14 @@ inline record() {
   forget()
 }
 
-#define CAN_BE_STOPPED(mask) (I.front > 0 && (!(mask & 1) || AT_WORK(0)) && (!(mask & 2) || (I.front > 1 && AT_WORK(1))))
+#define WORKS(a) (I.front > a && AT_WORK(a))
+#if ATTEMPTS == 1
+#define CAN_BE_STOPPED(mask) WORKS(0)
+#elif ATTEMPTS == 2
+#define CAN_BE_STOPPED(mask) ((!(mask & 1) || WORKS(0)) && (!(mask & 2) || WORKS(1)))
+#else
+#define CAN_BE_STOPPED(mask) ((!(mask & 1) || WORKS(0)) && (!(mask & 2) || WORKS(1)) && (!(mask & 4) || WORKS(2)))
+#endif
 
 proctype controls(byte c) {
   do
@@ -403,6 +410,12 @@ proctype controls(byte c) {
   :: d_step { I.next == LOOK && CAN_BE_STOPPED(2) -> look_at_processes(2); conclude(); ALIKE }
   :: d_step { I.next == LOOK && CAN_BE_STOPPED(3) -> look_at_processes(3); conclude(); ALIKE }
 #endif
+#if ATTEMPTS > 2
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(4) -> look_at_processes(4); conclude(); ALIKE }
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(5) -> look_at_processes(5); conclude(); ALIKE }
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(6) -> look_at_processes(6); conclude(); ALIKE }
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(7) -> look_at_processes(7); conclude(); ALIKE }
+#endif
 #endif
 #else
   :: d_step { I.next == LOAD -> load(); I.next = (I.front == 0 -> CONCLUDE : PROBE); ALIKE }
@@ -413,6 +426,12 @@ proctype controls(byte c) {
 #if ATTEMPTS > 1
   :: d_step { I.next == LOOK && CAN_BE_STOPPED(2) -> look_at_processes(2); I.next = CONCLUDE; ALIKE }
   :: d_step { I.next == LOOK && CAN_BE_STOPPED(3) -> look_at_processes(3); I.next = CONCLUDE; ALIKE }
+#endif
+#if ATTEMPTS > 2
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(4) -> look_at_processes(4); I.next = CONCLUDE; ALIKE }
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(5) -> look_at_processes(5); I.next = CONCLUDE; ALIKE }
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(6) -> look_at_processes(6); I.next = CONCLUDE; ALIKE }
+  :: d_step { I.next == LOOK && CAN_BE_STOPPED(7) -> look_at_processes(7); I.next = CONCLUDE; ALIKE }
 #endif
 #endif
   :: d_step { I.next == CONCLUDE -> conclude(); ALIKE }

@@ -1,4 +1,4 @@
-/* The ledger: each inline is one transaction, and decides as run/claims.py and run/dispatch.py do (tests/models/test_claim_protocol.py runs
+/* The ledger: each inline is one transaction, and decides as run/claims.py and run/dispatch.py do (tests/models/test_ledger_model.py runs
  * these very lines against those functions over all small ledgers).
  *
  * A version is the number of recorded facts, so "the version moved since controller c loaded" is one bit that every insert sets.

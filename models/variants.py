@@ -79,4 +79,7 @@ VARIANTS: Final = (
     _holds("create or get, three controllers", "COARSE", "CONTROLLERS=3", "whole"),
     _holds("a one-shot intent, three controllers", f"COARSE ONE_SHOT {_PLAIN}", "CONTROLLERS=3", "whole"),
     _holds("create or get, two controllers, every single step", "", "CONTROLLERS=2", "whole"),
+    _holds("create or get, three controllers, every step of supervisors and children", "COARSE_LOOKS", "CONTROLLERS=3", "long", "hashes of states"),
+    _holds("create or get, three controllers, every single step", "", "CONTROLLERS=3", "long", "one bit a state"),
+    _holds("create or get, two controllers, three attempts", "COARSE", "CONTROLLERS=2 ATTEMPTS=3 CAUSES=1", "long", "hashes of states"),
 )
