@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -56,14 +57,14 @@ def defects(*members: Attempt) -> Counter[AttemptGraphDefect]:
 
 def everything_rooted() -> AbstractContextManager[object]:
     """Rootedness that trusts every member."""
-    return planted(room, "_rooted", lambda own, before, here: set(own))()
+    return planted(room, "_rooted", lambda own, before, here: b"\1" * len(own))()
 
 
 def local_checks_alone() -> AbstractContextManager[object]:
     """Rootedness by a look at the predecessor alone, as a walk that stops after one step: a ring passes."""
 
-    def rooted(own: list[int], before: list[int | None], here: list[bool]) -> set[int]:
-        return {place for place, predecessor, demanded in zip(own, before, here, strict=True) if predecessor in own or demanded}
+    def rooted(own: list[int], before: list[int], here: list[bool]) -> bytes:
+        return bytes(predecessor in own or demanded for predecessor, demanded in zip(before, here, strict=True))
 
     return planted(room, "_rooted", rooted)()
 
@@ -116,6 +117,15 @@ def test_an_absent_predecessor_is_named_and_leaves_its_follower_unrooted() -> No
 def test_a_duplicate_is_a_defect_of_every_occurrence() -> None:
     assert defects(attempt(1), attempt(1)) == Counter({DuplicateIdentity(key(1)): 2})
     assert defects(attempt(1), attempt(1), attempt(1, RequestedReexecution("again"))) == Counter({DuplicateIdentity(key(1)): 3})
+
+
+def test_of_two_attempts_under_one_identity_each_is_held_against_its_own_cause() -> None:
+    """Whoever follows the identity hangs on a root, since one occurrence does; the other one hangs on nothing. Any order will do."""
+    rooted, astray, behind = attempt(7), attempt(7, InfrastructureRetry(key(99))), attempt(8, InfrastructureRetry(key(7)))
+    wanted: Counter[AttemptGraphDefect] = Counter([DuplicateIdentity(key(7))] * 2)
+    wanted.update([AbsentPredecessor(key(7), key(99)), Unrooted(key(7))])
+    for members in permutations((rooted, astray, behind)):
+        assert defects(*members) == wanted
 
 
 @proven_by(everything_rooted, local_checks_alone)

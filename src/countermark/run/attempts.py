@@ -10,6 +10,7 @@ Rules kept here:
 """
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
@@ -20,8 +21,9 @@ from countermark.run.demand import DemandId, Subject
 from countermark.values import NonEmpty, Refused, Sha256, Unreadable
 
 _SEAL: Final = object()
-#: The place of a predecessor that is not among the attempts.
+#: What stands for the place of a predecessor: where it is not among the attempts, and where the cause names none.
 _ABSENT: Final = -1
+_NONE: Final = -2
 _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -227,7 +229,7 @@ def admit_attempt_graph(subject: Subject, attempts: Iterable[Attempt]) -> Attemp
         followed.append(predecessor_of(attempt.cause))
         here.append(attempt.demand == subject.demand)
     before = [
-        None if key is None else ours.get(key.nonce.hex, _ABSENT) if key.work == work else foreign.get(key, _ABSENT) for key in followed
+        _NONE if key is None else ours.get(key.nonce.hex, _ABSENT) if key.work == work else foreign.get(key, _ABSENT) for key in followed
     ]
     rooted = _rooted(own, before, here)
     occurrences = Counter(own)
@@ -240,30 +242,38 @@ def admit_attempt_graph(subject: Subject, attempts: Iterable[Attempt]) -> Attemp
             defects.extend(AbsentPredecessor(members[member].key, key) for key in (followed[member],) if key is not None)
         if occurrences[place] > 1:
             defects.append(DuplicateIdentity(members[member].key))
-        if not here[member] or not (predecessor is None or predecessor in rooted):
+        if not here[member] or predecessor == _ABSENT or (predecessor != _NONE and not rooted[predecessor]):
             defects.append(Unrooted(members[member].key))
     if (found := NonEmpty.of(defects)) is not None:
         return Refused(found)
     return AttemptGraph(subject, graph, _SEAL)
 
 
-def _rooted(own: Sequence[int], before: Sequence[int | None], here: Sequence[bool]) -> set[int]:
-    """The places whose keys some chain of predecessors connects with a root of the subject's demand. Of each member: its own place, that of
-    its predecessor, and whether it is of that demand; an attempt of another's is no step of a chain here, whatever it names."""
-    # The members that follow a place are linked through ``next_follower``, begun at ``first_follower``; _ABSENT ends a list.
-    first_follower, next_follower = [_ABSENT] * len(own), [_ABSENT] * len(own)
-    rooted: set[int] = set()
+def _rooted(own: Sequence[int], before: Sequence[int], here: Sequence[bool]) -> bytearray:
+    """For each place, whether some chain of predecessors connects its key with a root of the subject's demand. Of each member: its own
+    place, that of its predecessor, and whether it is of that demand; an attempt of another's is no step of a chain here, whatever it names.
+
+    A member that comes after its predecessor was found rooted is so at once; any other waits at its predecessor's place.
+    """
+    # Whoever waits at a place is linked through ``next_waiting``, begun at ``first_waiting``; _ABSENT ends a list. Members may follow each
+    # other in any order, so what is looked up lies close together: arrays of numbers, and not lists that point to them.
+    places, nobody = array("l", own), array("l", [_ABSENT])
+    first_waiting, next_waiting = nobody * len(own), nobody * len(own)
+    rooted = bytearray(len(own))
+    found: list[int] = []
     for member, (place, predecessor, demanded) in enumerate(zip(own, before, here, strict=True)):
-        if demanded and predecessor is None:
-            rooted.add(place)
-        elif demanded and predecessor is not None and predecessor != _ABSENT:
-            next_follower[member], first_follower[predecessor] = first_follower[predecessor], member
-    waiting = list(rooted)
-    while waiting:
-        member = first_follower[waiting.pop()]
-        while member != _ABSENT:
-            if own[member] not in rooted:
-                rooted.add(own[member])
-                waiting.append(own[member])
-            member = next_follower[member]
+        if not demanded or predecessor == _ABSENT or rooted[place]:
+            continue
+        if predecessor != _NONE and not rooted[predecessor]:
+            next_waiting[member], first_waiting[predecessor] = first_waiting[predecessor], member
+            continue
+        rooted[place] = True
+        found.append(place)
+        while found:
+            waiting = first_waiting[found.pop()]
+            while waiting != _ABSENT:
+                if not rooted[places[waiting]]:
+                    rooted[places[waiting]] = True
+                    found.append(places[waiting])
+                waiting = next_waiting[waiting]
     return rooted
