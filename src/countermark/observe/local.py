@@ -61,7 +61,7 @@ from countermark.files.trainer_files import adapter_facts
 from countermark.lines.defects import sentence
 from countermark.observe.artifacts import SOURCE, artifact_readings
 from countermark.observe.processes import Alive, Dead, NeverStarted, OnAnotherHost, ProcessRefused, Settling, read_process
-from countermark.recipe import spellings
+from countermark.recipe import spelled
 from countermark.run.attempts import AttemptKey
 from countermark.run.claims import Dispatched, RunLedger
 from countermark.run.readback import ArtifactFact, CheckpointReadback
@@ -115,7 +115,7 @@ class LocalObserver:
 
     def manifests(self, ledger: RunLedger) -> Population[ManifestSeen]:
         """Each attempt's effective manifest: the trainer's word, and what its artifacts show."""
-        desired = spellings(ledger.desired.manifest)
+        desired = spelled(ledger.desired.manifest)
 
         def look(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen]) -> None:
             _trainers_word(attempt, folder, found)

@@ -16,6 +16,7 @@ from countermark.recipe.manifest import (
     differing,
     manifest_from_spellings,
     read_coordinate,
+    spelled,
     spellings,
     values_of,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "project",
     "read_coordinate",
     "resolve",
+    "spelled",
     "spellings",
     "values_of",
 ]

@@ -12,6 +12,7 @@ Rules kept here:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, cast, final
 
@@ -188,6 +189,12 @@ def _form(value: object) -> Coordinate:
 def spellings(manifest: Manifest) -> dict[str, str]:
     """The 23 canonical spellings by name, in roster order: the manifest's JSON form."""
     return {name: value.spell() for name, value in values_of(manifest).items()}
+
+
+@lru_cache(maxsize=64)
+def spelled(manifest: Manifest) -> Mapping[str, str]:
+    """``spellings``, kept: many runs, attempts and checkpoints are held against few manifests."""
+    return MappingProxyType(spellings(manifest))
 
 
 def manifest_of(values: Mapping[str, Coordinate]) -> Manifest:

@@ -13,11 +13,9 @@ Rules kept here:
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
-from functools import lru_cache
-from types import MappingProxyType
 from typing import Final, final
 
-from countermark.recipe import ROSTER, Manifest, spellings
+from countermark.recipe import ROSTER, Manifest, spelled
 from countermark.run.attempts import CheckpointIdentity
 from countermark.run.data_position import expected_micro_batches
 from countermark.run.readback import (
@@ -358,17 +356,11 @@ def _foreign(readback: CheckpointReadback) -> tuple[CheckpointDefect, ...]:
     return ()
 
 
-@lru_cache(maxsize=8)
-def _spelled(desired: Manifest) -> Mapping[str, str]:
-    """The spellings of a manifest, kept: a run's many checkpoints are held against one."""
-    return MappingProxyType(spellings(desired))
-
-
 def _data_position(readback: CheckpointReadback, desired: Manifest) -> tuple[CheckpointDefect, ...]:
     found = readback.micro_batches
     if found is None:
         return ()
-    accumulation = int(_spelled(desired)["gradient_accumulation"])
+    accumulation = int(spelled(desired)["gradient_accumulation"])
     expected = expected_micro_batches(readback.step, accumulation, readback.epoch)
     return () if found in expected else (DataPositionMismatch(expected.first, found),)
 
@@ -389,7 +381,7 @@ def _membership(readback: CheckpointReadback, members: frozenset[str]) -> tuple[
 
 
 def _divergences(readback: CheckpointReadback, desired: Manifest) -> tuple[CheckpointDefect, ...]:
-    wanted = _spelled(desired)
+    wanted = spelled(desired)
     found = [
         Divergence(name, wanted[name], readback.declared.get(name, "nothing"), "its manifest")
         for name in (ROSTER if readback.declared is not None else ())

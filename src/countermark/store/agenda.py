@@ -18,6 +18,9 @@ from countermark.store.statements import Statement
 
 _ENTRY: Final = Statement(select(agenda.c.run_id).where(agenda.c.run_id == bindparam("run_id")))
 _PUT: Final = Statement(insert(agenda))
+_SET: Final = Statement(update(agenda).where(agenda.c.run_id == bindparam("run")).values(due_ms=bindparam("until_ms")))
+_TAKE_OUT: Final = Statement(delete(agenda).where(agenda.c.run_id == bindparam("run_id")))
+_NEXT: Final = Statement(select(func.min(agenda.c.due_ms).label("due_ms")))
 
 
 def _has(connection: Connection, run_id: str) -> bool:
@@ -38,7 +41,7 @@ def hurry(connection: Connection, run_id: str, due_ms: int) -> None:
 
 def set_due(connection: Connection, run_id: str, due_ms: int) -> None:
     """When the run is to be looked at next; a run that is not on the agenda stays off it."""
-    connection.execute(update(agenda).where(agenda.c.run_id == run_id).values(due_ms=due_ms))
+    _SET.run(connection, run=run_id, until_ms=due_ms)
 
 
 def take(connection: Connection, now_ms: int, until_ms: int, limit: int) -> tuple[str, ...]:
@@ -53,7 +56,7 @@ def take(connection: Connection, now_ms: int, until_ms: int, limit: int) -> tupl
 
 def next_due(connection: Connection) -> int | None:
     """The earliest time at which a run is due; None when the agenda is empty."""
-    (row,) = fetch(connection, select(func.min(agenda.c.due_ms).label("due_ms")))
+    (row,) = _NEXT.rows(connection)
     return None if row["due_ms"] is None else int_of(row, "due_ms")
 
 
@@ -64,6 +67,6 @@ def follow(connection: Connection, run_id: str, closed: bool, version: int) -> N
     at its own version meanwhile.
     """
     if closed and version_of(connection, run_id) == version:
-        connection.execute(delete(agenda).where(agenda.c.run_id == run_id))
+        _TAKE_OUT.run(connection, run_id=run_id)
     elif is_recorded(connection, run_id):
         put(connection, run_id, 0)

@@ -7,13 +7,13 @@ Rules kept here:
 3. Where the input is unordered, the answer does not depend on the order in which it came: ties fall to the smaller nonce or path.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
 from countermark.evidence.composition import EvidenceComposition
 from countermark.evidence.cut import STAGES, Stage
-from countermark.recipe import spellings
+from countermark.recipe import spelled
 from countermark.run.attempts import AttemptKey, predecessor_of
 from countermark.run.checkpoint import AdmittedCheckpoint, admit_checkpoint
 from countermark.run.claims import ControlComposition
@@ -59,7 +59,7 @@ class Fold:
     evidence: EvidenceComposition
     control: ControlComposition
     grace_ms: int
-    desired: dict[str, str]
+    desired: Mapping[str, str]
     found: dict[AttemptKey, Standing]
     agreements: dict[AttemptKey, ManifestAgreement]
     blockers: list[Blocker]
@@ -90,7 +90,7 @@ def fold_of(evidence: EvidenceComposition, control: ControlComposition, grace_ms
     looks = evidence.readback.reads.processes.population.receipts()
     hosts = frozenset(receipt.host for receipt in looks)
     started_ms = min((receipt.started_ms for receipt in looks), default=None)
-    desired = spellings(control.desired.manifest)
+    desired = spelled(control.desired.manifest)
     fold = Fold(evidence, control, grace_ms, desired, found, {}, [], {}, [], {}, blind, hosts, started_ms)
     for standing in found.values():
         _judge(fold, standing)

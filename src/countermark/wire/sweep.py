@@ -23,7 +23,7 @@ import msgspec
 from countermark.evidence.composition import RawReads
 from countermark.evidence.cut import ObservationCut, Stage, StageRead
 from countermark.evidence.members import RawRead
-from countermark.recipe import Manifest, Requirements, WorkKey, manifest_from_spellings, spellings
+from countermark.recipe import Manifest, Requirements, WorkKey, manifest_from_spellings, spelled
 from countermark.run.attempts import Attempt
 from countermark.run.claims import (
     Abandonment,
@@ -305,7 +305,7 @@ def _document(sweep: Sweep) -> SweepText:
         1,
         _subject_text(subject_of(desired)),
         desired.requirements.spell(),
-        dict(spellings(desired.manifest)),
+        dict(spelled(desired.manifest)),
         sweep.grace_ms,
         attempts,
         _control_text(sweep.ledger, work),
@@ -404,8 +404,8 @@ def _desired_of(text: SweepText) -> TrainingRunDesired:
     return desired
 
 
-def _manifest_of(spelled: Mapping[str, str]) -> Manifest:
-    manifest = manifest_from_spellings(spelled)
+def _manifest_of(text: Mapping[str, str]) -> Manifest:
+    manifest = manifest_from_spellings(text)
     if isinstance(manifest, Refused):
         raise ValueError(f"its manifest has {len(manifest.defects)} defects: {', '.join(type(one).__name__ for one in manifest.defects)}")
     return manifest
