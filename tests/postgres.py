@@ -158,8 +158,8 @@ class Cluster:
         """Empty a database of ``new_database`` for another test: making one costs more than emptying one."""
         name = url.rpartition("/")[2].partition("?")[0]
         ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
-        self.sql(ended)
-        self.sql(f"ALTER DATABASE {name} RESET ALL", "DROP SCHEMA IF EXISTS countermark CASCADE", database=name)
+        self.sql(ended, f"ALTER DATABASE {name} RESET ALL")
+        self.sql("DROP SCHEMA IF EXISTS countermark CASCADE", database=name)
         self._free.append(name)
 
 

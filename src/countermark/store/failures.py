@@ -210,12 +210,13 @@ class StoreBroken:
 @final
 @dataclass(frozen=True, slots=True)
 class StoreAddressUnknown:
-    """The address names no kind of store that there is."""
+    """The address names no kind of store that there is; or ``why`` no driver takes it."""
 
     where: str
+    why: str = ""
 
     def what(self) -> str:
-        return "this address names no kind of store"
+        return f"this address cannot be used: {self.why}" if self.why else "this address names no kind of store"
 
     def remedy(self) -> str:
         return "name a folder as sqlite:///PATH, or a database as postgresql://USER@HOST/DATABASE"
@@ -295,7 +296,10 @@ class PrivilegeMissing:
         return f"the database user lacks a right: {self.why}"
 
     def remedy(self) -> str:
-        return "let the owner grant it: USAGE on schema countermark, SELECT and INSERT on its tables, UPDATE on runs, all on agenda"
+        return (
+            "let the owner grant it: USAGE on schema countermark and on its sequences, SELECT and INSERT on its tables, UPDATE on runs, "
+            "all on agenda; who makes a store needs CREATE on the database"
+        )
 
 
 @final

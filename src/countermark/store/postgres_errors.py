@@ -15,6 +15,7 @@ from countermark.store.failures import (
     PrivilegeMissing,
     ServerTakesNoWrites,
     ServerUnreachable,
+    StoreAddressUnknown,
     StoreBroken,
     StoreDamaged,
     StoreError,
@@ -28,6 +29,8 @@ from countermark.values import shown
 _WHY_MAX: Final = 300
 #: States of the class "operator intervention" and others that say: not now.
 _AWAY: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25P03"})
+#: What the driver says of an address before it goes anywhere.
+_UNUSABLE: Final = ("invalid connection option", "connection is bad: invalid ", "connection is bad: definition of service")
 #: The server begins or ends: it will answer soon, or a new one will.
 STARTING: Final = "57P03"
 
@@ -86,11 +89,13 @@ def _without_state(error: BaseException, url: URL) -> StoreFailure | None:
     import psycopg
 
     where, why, text = place_of(url), _why(error, url), str(error)
+    if any(each in text for each in _UNUSABLE):
+        return StoreAddressUnknown(where, why)
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return None
     if 'database "' in text and "does not exist" in text:
         return DatabaseMissing(where, url.database or "")
-    if any(each in text for each in ("authentication failed", "no pg_hba.conf entry", "no password supplied", 'role "')):
+    if any(each in text for each in ("authentication failed", "pg_hba.conf", "no password supplied", 'role "')):
         return LoginRefused(where, url.username or "", why)
     if "permission denied for database" in text:
         return PrivilegeMissing(where, why)
