@@ -219,6 +219,47 @@ def test_every_step_that_is_told_is_the_checkpoints_unless_a_scaler_skipped_some
     assert sum(isinstance(one, PublicationIncomplete) for one in found) == bool(wanted)
 
 
+def foreign(why: str) -> list[CheckpointDefect]:
+    return [ComponentForeign(PART, why)]
+
+
+@pytest.mark.parametrize(
+    ("model", "moments", "stepped", "wanted"),
+    [
+        (((2, 3), (3, 2)), ((3, 2), (2, 3)), 2, []),
+        (((2, 3), (3, 2)), ((2, 3),), 2, []),
+        (((2, 3), (3, 2)), (), 1, foreign("it steps 1 tensors and the weights hold 2")),
+        (((2, 3), (3, 2)), (), 3, foreign("it steps 3 tensors and the weights hold 2")),
+        (((2, 3), (3, 2)), ((2, 3), (2, 3)), 2, foreign("it has tensors of shape [2, 3], which the weights have not")),
+        (((2, 3), (3, 2)), ((7,), (2, 4)), 2, foreign("it has tensors of shape [2, 4], [7], which the weights have not")),
+        (None, ((7,),), 1, []),
+        (((2, 3),), ((7,),), None, []),
+    ],
+)
+def test_an_optimizer_steps_just_the_tensors_that_the_weights_hold(model: Any, moments: Any, stepped: Any, wanted: list[Any]) -> None:
+    """Moments may be missing, for they are made as a tensor is first stepped; a shape that occurs once is not matched twice."""
+    assert defects(clean(model_shapes=model, optimizer_shapes=moments, optimizer_parameters=stepped)) == Counter(wanted)
+
+
+@pytest.mark.parametrize("members", [frozenset(), frozenset({"b" * 32, "c" * 32})])
+def test_a_checkpoint_of_another_attempt_is_no_member_however_few_there_are(members: frozenset[str]) -> None:
+    assert defects(clean(), members) == Counter([AttemptNotMember(NONCE)])
+    assert defects(clean(attempt=None), members) == Counter(), "one that names nobody lies in an attempt's own folder"
+
+
+def test_what_a_manifest_does_not_speak_of_differs_and_artifacts_are_asked_beside_it() -> None:
+    fact = checkpoint.ArtifactFact("seed", "19", "trainer_state.json")
+    silent = {name: spelling for name, spelling in clean_spellings().items() if name not in ("rank", "seed")}
+    wanted = (
+        Divergence("seed", "17", "nothing", "its manifest"),
+        Divergence("seed", "17", "19", "trainer_state.json"),
+        Divergence("rank", "4", "nothing", "its manifest"),
+    )
+    assert defects(clean(declared=silent, facts=(fact,))) == Counter([ManifestDiverges(wanted)])
+    assert defects(clean(declared=None, facts=(fact,))) == Counter([ManifestDiverges(wanted[1:2])])
+    assert defects(clean(facts=(fact,))) == Counter([ManifestDiverges(wanted[1:2])])
+
+
 def test_a_component_of_another_step_and_of_other_bytes_is_named_as_both() -> None:
     reading = ComponentRead((file("x"),), (StepWitness("a place", 3),), Sha256("9" * 64))
     found = defects(with_component(reading))
