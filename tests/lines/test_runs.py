@@ -1,12 +1,13 @@
 """A run's ledger and evidence as rows and documents: nothing is left out, nothing is ordered by a clock."""
 
 import json
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from countermark.evidence.cut import STAGES
-from countermark.evidence.members import Killed, NotAttempted, Unread
+from countermark.evidence.members import Killed, NotAttempted, Population, Unread
 from countermark.lines import runs
 from countermark.lines.runs import (
     ATTEMPT_COLUMNS,
@@ -31,7 +32,8 @@ from countermark.run.records import LedgerEntry, RunContext, RunRecord
 from countermark.values import Sha256
 from tests.faults import planted, proven_by
 from tests.lines.samples import HOSTILE
-from tests.verdict.scenes import Scene, Try, checkpoint, ended, key, ledger, manifest, output, process, sweep, unidentified
+from tests.verdict.scenes import Scene, Try, changed, checkpoint, ended, key, ledger, manifest, output, process, sweep, unidentified
+from tests.verdict.test_join import scoped
 
 _STEP: Any = CheckpointIdentity(8, Sha256("e" * 64))
 
@@ -43,6 +45,9 @@ RESUMED = Scene(
     checkpoints={"local": (checkpoint(1, 4), checkpoint(1, 8))},
     manifests={"trainer": (manifest(2, seed=Unread("nobody asked")),), "artifacts": "the folder changed while it was read"},
 )
+
+
+ALONE = Scene((Try(1, Dispatched("started")),))
 
 
 def record(scene: Scene) -> RunRecord:
@@ -69,6 +74,45 @@ def test_attempts_stand_in_ledger_order_with_what_the_sweep_saw() -> None:
 def test_what_nobody_looked_at_is_unknown_and_not_none() -> None:
     assert {cell for row in attempt_rows(ledger(RESUMED), None) for cell in row[3:]} == {"?"}
     assert [each["ended"] for each in attempt_documents(ledger(RESUMED), None)] == [None, None]  # type: ignore[index, call-overload]
+
+
+def nothing_is_unknown() -> AbstractContextManager[object]:
+    """A source that gave no reading looks like one that saw nothing."""
+    return planted(Population, "blind_about", lambda self: frozenset())()
+
+
+@proven_by(nothing_is_unknown)
+@pytest.mark.parametrize("silent", [NotAttempted("another host's"), "the disk failed"])
+@pytest.mark.parametrize(
+    ("axis", "column", "nothing", "seen", "said"),
+    [
+        ("processes", "process", "none", process(1, "dead"), "dead"),
+        ("terminals", "ended", "no", ended(1), "succeeded"),
+        ("checkpoints", "checkpoints", "none", checkpoint(1, 4), "4"),
+        ("outputs", "output", "none", output(1), f"sha256:{'d' * 64}"),
+    ],
+)
+def test_what_a_source_gave_no_reading_of_is_unknown_and_not_none(
+    axis: str, column: str, nothing: str, seen: Any, said: str, silent: Any
+) -> None:
+    def shown(**sources: Any) -> str:
+        (row,) = attempt_rows(ledger(ALONE), sweep(changed(ALONE, **{axis: sources})).reads)
+        return dict(zip(ATTEMPT_COLUMNS, row, strict=True))[column]
+
+    assert shown(local=(), other=()) == nothing
+    assert shown(local=(), other=silent) == "?"
+    assert shown(local=(seen,), other=silent) == said, "what one source saw stands, whatever another one cannot say"
+
+
+def test_a_source_that_speaks_of_another_attempt_makes_nothing_of_this_one_unknown() -> None:
+    scene = changed(ALONE, processes={"local": (), "away": NotAttempted("on n2")})
+    ended_of = {number: attempt_rows(ledger(scene), scoped(scene, number).reads)[0][3] for number in (1, 2)}
+    assert ended_of == {1: "?", 2: "none"}
+
+
+def test_an_end_that_only_the_first_reading_shows_is_shown() -> None:
+    scene = changed(ALONE, terminals={"supervisor": (ended(1),)}, again={"supervisor": "the folder is gone"})
+    assert attempt_rows(ledger(scene), sweep(scene).reads)[0][4] == "succeeded"
 
 
 def test_claims_stand_in_the_order_of_their_versions() -> None:

@@ -4,10 +4,11 @@ Rules kept here:
 
 1. Rows stand in the order in which things were recorded or read; nothing is ordered by a clock.
 2. Clock times are shown in UTC, from the milliseconds that were stored.
-3. A source that was refused or not looked at is a row of its own: it is never left out, and never looks like an empty one.
+3. A source that was refused or not looked at is a row of its own: it is never left out, and never looks like an empty one. Where one that
+   speaks of an attempt gave no reading and no other one saw anything, what there is of that attempt is unknown (``?``), not none.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -21,6 +22,7 @@ from countermark.evidence.members import (
     NotAttempted,
     Observed,
     OutputSeen,
+    Population,
     ProcessSeen,
     Read,
     ReadRefused,
@@ -250,15 +252,20 @@ def _attempt(claim: ExecutionClaim, ledger: RunLedger, reads: RawReads | None) -
 
 
 def _seen(key: AttemptKey, reads: RawReads) -> dict[str, str]:
-    terminals = {outcome_text(each.outcome) for each in reads.terminals_again.population.members() if each.attempt == key}
+    both = (*reads.terminals.population.members(), *reads.terminals_again.population.members())
+    terminals = {outcome_text(each.outcome) for each in both if each.attempt == key}
     states = {each.state for each in reads.processes.population.members() if each.attempt == key}
     steps = sorted(each.step for each in reads.checkpoints.population.members() if each.attempt == key)
     outputs = [each.digest.spell() for each in reads.outputs.population.members() if each.attempt == key]
+
+    def told(found: Iterable[str], population: Population[Member], nothing: str) -> str:
+        return ", ".join(found) or (nothing if population.blind_about().isdisjoint((None, key)) else "?")
+
     return {
-        "process": ", ".join(sorted(states)) or "none",
-        "ended": ", ".join(sorted(terminals)) or "no",
-        "checkpoints": ", ".join(map(str, steps)) or "none",
-        "output": ", ".join(outputs) or "none",
+        "process": told(sorted(states), reads.processes.population, "none"),
+        "ended": told(sorted(terminals), reads.terminals_again.population, "no"),
+        "checkpoints": told(map(str, steps), reads.checkpoints.population, "none"),
+        "output": told(outputs, reads.outputs.population, "none"),
     }
 
 
