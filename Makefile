@@ -12,8 +12,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 WORKERS ?= 2
 # Extra arguments for pytest: make unit ARGS="-k manifest".
 ARGS ?=
+# Where Debian keeps the servers, and where it is told not to start one by itself.
+POSTGRES := /usr/lib/postgresql
+CREATECLUSTER := /etc/postgresql-common/createcluster.conf
 
-.PHONY: help test check lint types imports unit demo setup docs models checker simulate torture mutation clean
+.PHONY: help test check lint types imports unit demo setup postgres docs models checker simulate torture mutation clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +29,7 @@ check: lint types imports ## The gate without the suite
 demo: $(VENV)/demo.stamp ## The story on a real fine-tune: claimed, killed, resumed, compared
 	$(BIN)/countermark demo
 
-setup: $(VENV)/test.stamp ## Create .venv with everything that the gate needs
+setup: postgres $(VENV)/test.stamp ## Create .venv with everything that the gate needs
 
 lint: $(VENV)/test.stamp ## Style: ruff's rules and its format
 	@echo "countermark: style"
@@ -40,7 +43,7 @@ imports: $(VENV)/test.stamp ## The order of the rooms
 	@echo "countermark: the order of the rooms"
 	$(BIN)/lint-imports --no-logo
 
-unit: $(VENV)/test.stamp ## The suite alone
+unit: postgres $(VENV)/test.stamp ## The suite alone
 	@echo "countermark: the suite"
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
@@ -59,6 +62,21 @@ checker: ## Install Spin and gcc for the model of the claim protocol, where that
 	fi; \
 	command -v spin >/dev/null && command -v gcc >/dev/null \
 		|| echo "countermark: WITHOUT THEM THE MODEL IS NOT CHECKED; as root: apt-get install spin gcc" >&2
+
+postgres: ## Install PostgreSQL, whose programs the tests start servers of their own with, where that is possible; say so where it is not
+	@here() { compgen -G '$(POSTGRES)/*/bin/initdb' >/dev/null || command -v initdb >/dev/null; }; \
+	here && exit 0; \
+	echo "countermark: the tests of the shared ledger start PostgreSQL servers of their own, and it is not here"; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "countermark: installing it with apt-get, without a server that the system starts"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		[ -e '$(CREATECLUSTER)' ] || { mkdir -p "$$(dirname '$(CREATECLUSTER)')" \
+			&& echo 'create_main_cluster = false' >'$(CREATECLUSTER)'; }; \
+		timeout 300 apt-get install -y -q --no-install-recommends postgresql >/dev/null 2>&1 \
+			|| { timeout 120 apt-get update -q >/dev/null 2>&1 \
+			&& timeout 300 apt-get install -y -q --no-install-recommends postgresql >/dev/null 2>&1; } || true; \
+	fi; \
+	here || echo "countermark: WITHOUT IT THE SHARED LEDGER IS NOT TESTED (and CI fails); as root: apt-get install postgresql" >&2
 
 simulate: $(VENV)/test.stamp ## Simulated histories with crashes at every step: a million, goes on where it was (ARGS="--histories N --seed N")
 	@nice -n 10 $(BIN)/python -m tests.simulation.campaign $(ARGS)
