@@ -12,9 +12,9 @@ from countermark.app import rounds
 from countermark.cli.main import main
 from countermark.launch.local import LocalLauncher
 from countermark.observe.local import LocalObserver
-from countermark.store.sqlite import SqliteStore
+from countermark.store.base import SqlStore
 
-OWNERS: dict[str, Any] = {each.__name__: each for each in (SqliteStore, LocalLauncher, LocalObserver, rounds.Rounds)}
+OWNERS: dict[str, Any] = {each.__name__: each for each in (SqlStore, LocalLauncher, LocalObserver, rounds.Rounds)}
 
 
 def plant(owner: Any, name: str, when: str, number: signal.Signals) -> None:

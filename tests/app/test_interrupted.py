@@ -20,27 +20,29 @@ PROGRAM: Final = Path(__file__).parent / "interrupted.py"
 
 #: Where a controller may be when the signal comes: each of its calls to the store, the launcher and the observer, and its sleep.
 POINTS: Final = (
-    ("SqliteStore.take_due", "after"),
-    ("SqliteStore.load_run", "after"),
+    ("SqlStore.take_due", "after"),
+    ("SqlStore.load_run", "after"),
     ("LocalObserver.processes", "before"),
-    ("SqliteStore.record_sweep", "before"),
-    ("SqliteStore.record_verdict", "after"),
-    ("SqliteStore.claim_start", "before"),
-    ("SqliteStore.claim_start", "after"),
-    ("SqliteStore.record_dispatch_intent", "after"),
+    ("SqlStore.record_sweep", "before"),
+    ("SqlStore.record_verdict", "after"),
+    ("SqlStore.claim_start", "before"),
+    ("SqlStore.claim_start", "after"),
+    ("SqlStore.record_dispatch_intent", "after"),
     ("LocalLauncher._make_folder", "after"),
     ("LocalLauncher._write_claim", "after"),
     ("LocalLauncher._start", "after"),
-    ("SqliteStore.record_dispatch_outcome", "before"),
-    ("SqliteStore.look_again", "before"),
+    ("SqlStore.record_dispatch_outcome", "before"),
+    ("SqlStore.look_again", "before"),
     ("Rounds._nap", "before"),
 )
 TERMINATED: Final = POINTS[6::4]
+#: Every point on the ledger that costs less, every other one on the other.
+BOTH: Final = [("sqlite", *point) for point in POINTS] + [("postgresql", *point) for point in POINTS[::2]]
 
 
 def interrupted(bench: Bench, number: str, where: str, when: str) -> subprocess.CompletedProcess[str]:
     """A controller of all runs, which got the signal there."""
-    args = ("reconcile", "--all", "--act", "--watch", "--store", f"sqlite:///{bench.store}")
+    args = ("reconcile", "--all", "--act", "--watch", "--store", bench.address)
     environment = os.environ | {"COUNTERMARK_GRACE_S": "0.3", "COUNTERMARK_WATCH_INTERVAL_S": "0.02", "COUNTERMARK_STOP_GRACE_S": "0.2"}
     command = [sys.executable, str(PROGRAM), number, where, when, *args]
     return subprocess.run(command, cwd=bench.root, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -68,7 +70,7 @@ def goes_on(bench: Bench, number: str, where: str, when: str) -> int:
     return ended.returncode
 
 
-@pytest.mark.parametrize(("where", "when"), POINTS)
+@pytest.mark.parametrize(("ledger", "where", "when"), BOTH, indirect=["ledger"])
 def test_ctrl_c_leaves_a_ledger_from_which_the_next_controller_goes_on(bench: Bench, where: str, when: str) -> None:
     assert goes_on(bench, "SIGINT", where, when) == 130
 
@@ -85,7 +87,7 @@ def test_a_launch_that_was_broken_off_is_found_and_gone_on_with(bench: Bench) ->
 
 def test_what_was_broken_off_is_said_once_and_plainly(bench: Bench) -> None:
     bench.told(HONEST)
-    ended = interrupted(bench, "SIGINT", "SqliteStore.claim_start", "before")
+    ended = interrupted(bench, "SIGINT", "SqlStore.claim_start", "before")
     assert ended.stderr.splitlines() == [
         "countermark: interrupted; nothing is half done: what was recorded stays, and the same command carries on"
     ]
