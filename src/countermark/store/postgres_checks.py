@@ -53,6 +53,13 @@ def made_afresh(connection: Connection) -> None:
         connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
+#: What may keep a check from making a schema for comparison, by the server's code: the reason, and what mends it.
+_HINDRANCES: Final = {
+    "42501": ("the user may make no schema for comparison", "let the owner check the store, or grant CREATE on the database"),
+    "53100": ("the disk is full", "make room on the server's disk, then check again"),
+}
+
+
 def schema_findings(connection: Connection, where: str, make: Callable[[Connection], None] = made_afresh) -> Iterator[Finding]:
     """What differs from a store that ``make`` makes. The caller rolls back."""
     found = catalogue(connection, SCHEMA)
@@ -62,10 +69,11 @@ def schema_findings(connection: Connection, where: str, make: Callable[[Connecti
         connection.exec_driver_sql(f"SET LOCAL search_path TO {beside}")
         make(connection)
     except DBAPIError as error:
-        if error.orig is None or state_of(error.orig) != "42501":
+        hindrance = _HINDRANCES.get("" if error.orig is None else state_of(error.orig))
+        if hindrance is None:
             raise
-        what = "the tables were not compared with what they should be: the user may make no schema for comparison"
-        yield Finding("SchemaNotCompared", where, what, "let the owner check the store, or grant CREATE on the database")
+        why, remedy = hindrance
+        yield Finding("SchemaNotCompared", where, f"the tables were not compared with what they should be: {why}", remedy)
         return
     yield from checks.differences(found, catalogue(connection, beside), where)
 
