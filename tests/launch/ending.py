@@ -1,7 +1,8 @@
 """A COMMAND that ends in the way that its first argument names: ``ending.py HOW [trained]``.
 
 ``trained``: a real training by the product's integration, which ends after step 5 of 8; else a command that knows nothing of the product
-and leaves its output, where it comes so far. Torch is imported only where it trains.
+and leaves its output, where it comes so far.
+``stalls`` is one more way: it ends when it is told to. Torch is imported only where it trains.
 """
 
 import os
@@ -47,6 +48,14 @@ WAYS: dict[str, Callable[[], None]] = {
 }
 
 
+def stall() -> None:
+    """Make no progress and say nothing, until told to go on."""
+    Path("stalled").touch()
+    deadline = time.monotonic() + 600
+    while not Path("go on").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def trained(end: Callable[[], None]) -> None:
     from transformers import TrainerCallback
 
@@ -65,7 +74,7 @@ def trained(end: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    end = WAYS[sys.argv[1]]
+    end = stall if sys.argv[1] == "stalls" else WAYS[sys.argv[1]]
     if sys.argv[2:] == ["trained"]:
         trained(end)
     else:

@@ -30,6 +30,7 @@ from countermark.verdict.kinds import (
     Converged,
     CoordinatesUnread,
     InProgress,
+    Lost,
     NoSuccess,
     ObservationRequired,
     ResumeAvailable,
@@ -87,10 +88,11 @@ class Ends:
         raise AssertionError(f"still {said[-1]}")
 
 
-@pytest.fixture
-def foreign(tmp_path: Path) -> Iterator[Ends]:
-    with opened(tmp_path / ".countermark", create=True, **SETTINGS) as ports:
-        yield Ends(Bench(tmp_path, ports), {})
+@pytest.fixture(params=["sqlite", "postgresql"])
+def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ends]:
+    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    with opened(tmp_path / ".countermark", create=True, url=url, **SETTINGS) as ports:
+        yield Ends(Bench(tmp_path, ports, url), {})
         Place(tmp_path / ".countermark").close()
 
 
@@ -179,7 +181,7 @@ def integrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
     assert rows.desired["dataset"] == spellings["dataset"]
     with opened(root / ".countermark", create=True, **SETTINGS) as ports:
         ends = Ends(Bench(root, ports), {})
-        for way in WAYS:
+        for way in (*WAYS, "stalls"):
             ends.demand(way, (sys.executable, str(HERE / "ending.py"), way, "trained"), sources, dict(tiny.SETTINGS), **spellings)
         yield ends
         Place(root / ".countermark").close()
@@ -201,3 +203,26 @@ def test_how_a_training_ended_is_told(integrated: Ends, way: str) -> None:
         assert isinstance(verdict, ResumeAvailable) and verdict.attempt == attempt
         assert [checkpoint.step for checkpoint in verdict.checkpoints] == [4, 2]
         assert looked.conclusion.why_not == (NoSuccess(attempt, SAID[way]),)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_training_that_stalls_or_is_stopped_is_not_lost(integrated: Ends) -> None:
+    """Many graces long it makes no progress and says nothing, and then it is stopped; an observer that wants words would call it lost."""
+    bench, run = integrated.bench, integrated.runs["stalls"]
+    bench.wait((bench.root / "stalled").exists, 240)
+    (claim,) = bench.claims(run)
+    receipt = read_process_receipt(bench.folder(run))
+    assert isinstance(receipt, ReceiptRead)
+    named = receipt.receipt.process
+    for number in (None, signal.SIGSTOP):
+        assert number is None or procfs.signal_exactly(named.pid, named.start_ticks, number)
+        for _ in range(4):
+            time.sleep(0.4)
+            assert bench.look(run).conclusion.verdict == InProgress(NonEmpty(claim.attempt))
+            assert bench.acted(run, retries=9) == ()
+    with the_lock_is_not_asked():
+        assert bench.look(run).conclusion.verdict == Lost(NonEmpty(claim.attempt))
+    assert procfs.signal_exactly(named.pid, named.start_ticks, signal.SIGCONT)
+    (bench.root / "go on").touch()
+    assert arm(integrated.last("stalls")) == "Converged" and bench.claims(run) == (claim,)

@@ -25,6 +25,8 @@ from tests.postgres import Cluster, postgres_cluster
 from tests.torture import planting
 from tests.torture.ledgers import ports_at
 
+pytestmark = pytest.mark.slow
+
 HERE: Final = Path(__file__).parent
 WAIT_S: Final = 60.0
 ALL: Final = ("reconcile", "--all", "--act", "--watch")

@@ -17,6 +17,8 @@ from tests.torture.database import database
 from tests.torture.mutants import MUTANTS
 from tests.torture.tally import Count, Figures
 
+pytestmark = pytest.mark.slow
+
 ROOT: Final = Path(__file__).parents[2]
 DOUBLING: Final = tuple(name for name, mutant in MUTANTS.items() if not mutant.held_by)
 #: What each ledger must see red itself; the others are wrong beside it, and are seen over both in ``make torture``.
