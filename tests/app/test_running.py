@@ -1,13 +1,14 @@
 """Whole runs through the real ledger, launcher and supervisor, with a trainer that does as it is told: demands, looks, verdicts."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from countermark.app import running
 from countermark.app.deciding import resume_run
-from countermark.app.running import latest_sweep, open_runs
+from countermark.app.running import latest_sweep, nothing_lives, open_runs
 from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.observe import artifacts, local
 from countermark.recipe import ROSTER
@@ -214,3 +215,13 @@ def test_a_run_that_is_not_resumable_says_what_it_is(bench: Bench) -> None:
     run = bench.told(HONEST)
     assert names(resume_run(bench.ports, run, None, "ada")) == ["ResumeUnavailable"]
     assert names(running.look_at(bench.ports, "0" * 32)) == ["RunUnknown"]
+
+
+def test_that_nothing_lives_is_said_only_of_what_was_looked_at_and_is_dead(bench: Bench) -> None:
+    run = bench.told(("effective", "hang", "output"))
+    assert bench.acted(run)
+    bench.hanging()
+    assert not nothing_lives(bench.look(run))
+    away = bench.with_ports(observer=replace(bench.ports.observer, host="elsewhere"))
+    bench.go_on()
+    assert nothing_lives(bench.ended(run)) and not nothing_lives(away.look(run))

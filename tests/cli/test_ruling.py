@@ -1,12 +1,12 @@
 """``adjudicate`` and ``reconcile --from-sweep`` as a person types them."""
 
 import sqlite3
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
 
-from countermark.app import replay
+from countermark.app import replay, running
 from tests.cli.called import Caller
 from tests.cli.recipes import write_recipe
 from tests.faults import planted, proven_by
@@ -30,6 +30,28 @@ def observed(here: Path, statement: str) -> None:
             connection.execute(f'DROP TRIGGER "{trigger}"')
         connection.execute(statement)
         connection.commit()
+
+
+# ------------------------------------------------------------------------------------------------------------- cancelling
+
+
+def something_always_lives() -> AbstractContextManager[object]:
+    return planted(running, "nothing_lives", lambda looked: False)()
+
+
+@proven_by(something_always_lives)
+@pytest.mark.parametrize("options", [(), ("--no-wait",)])
+def test_a_blocked_run_is_cancelled_and_its_conflict_stays_to_be_seen(call: Caller, blocked: str, options: tuple[str, ...]) -> None:
+    cancelled = call("cancel", blocked, *options, "--json")
+    assert cancelled.code == 0, "it was recorded, and nothing of the run lives"
+    document = cancelled.document()
+    assert (document["ok"], document["verdict"]) == (True, "Blocked") and len(document["blockers"]) == 1
+    assert document["acted"][0] == "cancelled: nothing of it starts any more"
+    said = call("cancel", blocked)
+    assert said.code == 0 and "SuccessWithoutOutput" in said.out
+    assert call("retry", blocked, "--json").codes() == ["RunCancelled", "RetryUnavailable"]
+    assert call("adjudicate", blocked, "--set-aside", "--reason", "it never wrote", "--json").document()["verdict"] == "Cancelled"
+    assert call("status", blocked, "--json").document()["verdict"] == "Cancelled"
 
 
 # ----------------------------------------------------------------------------------------------------------------- ruling

@@ -18,6 +18,7 @@ from countermark.app.compare import find_run as find_run_in
 from countermark.app.patience import patiently
 from countermark.app.ports import Ports
 from countermark.app.sweeping import Progress, admitted, look, quiet
+from countermark.evidence.members import Observed
 from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.lines.conclusion import conclusion_lines
 from countermark.lines.surface import SweepUndecodable
@@ -104,6 +105,13 @@ def look_at(ports: Ports, run_id: str, progress: Progress = quiet) -> Looked | R
 def is_closed(conclusion: Conclusion) -> bool:
     """Whether nothing is left to do or to look for, as long as nobody decides otherwise."""
     return isinstance(conclusion.verdict, Converged | SeveralCandidates | Cancelled)
+
+
+def nothing_lives(looked: Looked) -> bool:
+    """Whether the processes of every attempt were looked at, and none was seen to live."""
+    population = looked.sweep.reads.processes.population
+    seen = all(isinstance(reading.arm, Observed) for reading in population.readings)
+    return seen and all(process.state == "dead" for process in population.members())
 
 
 def stored_verdict(record: RunRecord, conclusion: Conclusion) -> StoredVerdict:

@@ -49,11 +49,17 @@ def found(ports: "Ports", run: str) -> "RunRecord":
 
 
 def concluded(looked: "Looked", said: tuple[str, ...], warnings: tuple[AnyDefect, ...], must: "tuple[type[Verdict], ...]" = ()) -> Answer:
-    """The answer with a run's verdict. It is a refusal when the run is blocked, or, where it must be one of those of ``must``, is none."""
+    """The answer with a run's verdict. It is a refusal when the run is blocked, or, where it must be one of those of ``must``, is none.
+
+    Of a run that was to end for good, a conflict of what its attempts left says nothing: it is shown, and it is no refusal.
+    """
+    from countermark.app.running import nothing_lives
+
     record, conclusion = looked.record, looked.conclusion
     run = record.run_id
-    defects = against(conclusion, must)
-    refused = isinstance(conclusion.verdict, Blocked) or (bool(must) and not isinstance(conclusion.verdict, must))
+    over = Cancelled in must and isinstance(conclusion.verdict, Blocked) and nothing_lives(looked)
+    defects = () if over else against(conclusion, must)
+    refused = not over and (isinstance(conclusion.verdict, Blocked) or (bool(must) and not isinstance(conclusion.verdict, must)))
     document: Document = {
         "run": run,
         "name": record.context.name,
