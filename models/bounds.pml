@@ -59,3 +59,9 @@ byte refusals = REFUSALS;
 #else
 #define WORKSPACE hidden
 #endif
+
+/* Of a run that a person may cancel. */
+#if PERSON
+bit closed;               /* concluded at this version: the run is cancelled and nothing of it lives. Nobody looks any more */
+byte ending;              /* the attempt that a person's command bars and stops next, counted from 1; 0: no command is at it */
+#endif

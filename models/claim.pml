@@ -33,6 +33,7 @@ init {
 #endif
 #if PERSON
     run person();
+    run watchman();
 #endif
     n = 0
   }

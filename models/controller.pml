@@ -222,6 +222,10 @@ inline stop_unwanted() {
   od
 }
 
+/* A claim that is to be launched, or was, and may still begin late: no fence, no end. */
+#define UNBARRED(a) (attempt[a].intent && folder[a].terminal == 0 && !folder[a].fenced && !OVER(a))
+#define CLOSE closed = !moved[c]; printf("Controller %d concludes that the run is cancelled and nothing of it lives.\n", c + 1); forget()
+
 inline conclude() {
   stop_unwanted();
   if
@@ -250,7 +254,12 @@ inline conclude() {
   I.situation = 0; I.shown = 0; I.stirring = 0; I.was_cancelled = 0;
   if
 #if PERSON
-  :: I.verdict == CANCELLED -> closed = 1; printf("Controller %d concludes that the run is cancelled and nothing of it lives.\n", c + 1); forget()
+#ifdef CANCELLED_ONCE_BARRED
+  :: I.verdict == CANCELLED && I.front > 0 && UNBARRED(I.front - 1) -> I.next = FENCE
+  :: I.verdict == CANCELLED && !(I.front > 0 && UNBARRED(I.front - 1)) -> CLOSE
+#else
+  :: I.verdict == CANCELLED -> CLOSE
+#endif
 #endif
   :: I.verdict == WAIT || I.verdict == AT_REST || (!PERSON && I.verdict == CANCELLED) -> forget()
   :: I.verdict == SEND -> k = I.front - 1; forget(); I.which = k; I.next = INTEND
@@ -269,7 +278,11 @@ inline put_up_fence(a) {
   :: LOCK_HELD(a) -> forget(); printf("Controller %d cannot fence attempt %d: its lock is held.\n", c + 1, a + 1)
   :: else ->
 #endif
-     folder[a].fenced = 1; over(a); I.next = CLAIM; printf("Controller %d fences attempt %d.\n", c + 1, a + 1)
+     folder[a].fenced = 1; over(a); I.next = CLAIM; printf("Controller %d fences attempt %d.\n", c + 1, a + 1);
+     if
+     :: I.verdict == CANCELLED -> forget()
+     :: else
+     fi
 #ifndef FENCE_UNLOCKED
   fi
 #endif

@@ -43,10 +43,6 @@ typedef Folder {
 
 Folder folder[ATTEMPTS];
 unsigned live : 2;        /* trainers that run at this moment, of all attempts: only watched */
-#if PERSON
-bit closed;               /* somebody concluded that the run is cancelled and nothing of it lives: only watched */
-byte ending;              /* the attempt that a person's command bars and stops next, counted from 1; 0: no command is at it */
-#endif
 
 #define STARTED(a) (folder[a].line[0].supervisor != NOBODY)
 #define HAS_LOCK(a, l) (folder[a].line[l].child >= LOCKED && folder[a].line[l].child <= RUNNING)
@@ -62,10 +58,12 @@ byte ending;              /* the attempt that a person's command bars and stops 
   ((folder[a].line[0].supervisor == BEGUN || folder[a].line[0].supervisor == WATCHING) && !folder[a].line[0].held)
 
 /* An attempt with an exclusive start of which nothing lives will never do anything again: what lies in its folder makes no difference. */
+#define OVER(a) (folder[a].line[0].supervisor == GONE && folder[a].line[0].child == ENDED)
+
 inline over(a) {
 #ifndef START_NOT_EXCLUSIVE
   if
-  :: folder[a].line[0].supervisor == GONE && folder[a].line[0].child == ENDED -> folder[a].fenced = 0; folder[a].stop = 0
+  :: OVER(a) -> folder[a].fenced = 0; folder[a].stop = 0
   :: else
   fi
 #else

@@ -42,6 +42,9 @@ WORKSPACE byte launched_already;
 #define INSERTED   4         /* Committed, Insertable */
 
 inline ledger_moves() {
+#if PERSON
+  closed = 0;                /* a run whose ledger moves is looked at again */
+#endif
   m = 0;
   do
   :: m < CONTROLLERS -> moved[m] = 1; m++

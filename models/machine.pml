@@ -70,13 +70,6 @@ inline execute(a, l) {
 #endif
   assert(live == 0);                      /* a run has one living trainer */
   assert(folder[a].terminal == 0);        /* a terminal tells the truth: nothing of the attempt lives after it */
-#if PERSON
-#ifdef COMMAND_STILL_ENDING
-  assert(!closed || ending > 0);          /* the person's command may be about to end it */
-#else
-  assert(!closed);                        /* so does the verdict that a run is cancelled and nothing of it lives */
-#endif
-#endif
 #ifdef WITNESS_FIRST
   assert(a != 0);                         /* not a rule: shows that a trainer is reached at all */
 #endif

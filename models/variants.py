@@ -76,10 +76,15 @@ VARIANTS: Final = (
     _broken("a key that expires while a call may still come", f"KEYED KEY_EXPIRES_AFTER_OUTCOME {_PLAIN}", "LINES=2"),
     _broken("neither slot nor version", "NO_SLOT NO_VERSION ONLY_TRAINERS"),
     _broken("neither version nor one successor", "NO_VERSION NO_SUCCESSOR_RULE ONLY_TRAINERS", "ATTEMPTS=3"),
+    _holds("a cancellation whose command ends its work", "COARSE PERSON=1", "KILLS=0 ATTEMPTS=1", "quick"),
+    _holds("a cancellation that every controller carries out", "COARSE PERSON=1 CANCELLED_ONCE_BARRED", "ATTEMPTS=1", "quick"),
+    _broken(
+        "a cancellation that only its command carries out, and the command is killed", "PERSON=1", "KILLS=1 HOLDS=0 REFUSALS=0 ATTEMPTS=1"
+    ),
     _holds("create or get, three controllers", "COARSE", "CONTROLLERS=3", "whole"),
     _holds("a one-shot intent, three controllers", f"COARSE ONE_SHOT {_PLAIN}", "CONTROLLERS=3", "whole"),
     _holds("create or get, two controllers, every single step", "", "CONTROLLERS=2", "whole"),
-    _holds("create or get, three controllers, every step of supervisors and children", "COARSE_LOOKS", "CONTROLLERS=3", "long", "hashes of states"),
+    _holds("create or get, three controllers, each step of supervisors", "COARSE_LOOKS", "CONTROLLERS=3", "long", "hashes of states"),
     _holds("create or get, three controllers, every single step", "", "CONTROLLERS=3", "long", "one bit a state"),
     _holds("create or get, two controllers, three attempts", "COARSE", "CONTROLLERS=2 ATTEMPTS=3 CAUSES=1", "long", "hashes of states"),
 )
