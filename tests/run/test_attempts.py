@@ -4,7 +4,7 @@ import random
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 from hypothesis import given
@@ -221,6 +221,15 @@ def forests(draw: st.DrawFn) -> tuple[Attempt, ...]:
 @given(forests())
 def test_admission_agrees_with_following_each_attempt_back(members: tuple[Attempt, ...]) -> None:
     assert defects(*members) == naive(members)
+
+
+@proven_by(everything_rooted, local_checks_alone)
+def test_every_graph_of_up_to_five_attempts_in_every_order_is_decided_as_by_following_each_attempt_back() -> None:
+    """Each follows none, one that is not there, itself, or any of those before and behind it: 7^5 graphs, which hold every smaller one."""
+    causes: list[Cause] = [InitialAttempt(), *(InfrastructureRetry(key(before)) for before in range(6))]
+    for chosen in product(causes, repeat=5):
+        members = tuple(attempt(number, cause) for number, cause in enumerate(chosen))
+        assert defects(*members) == naive(members)
 
 
 @given(st.text() | st.integers() | st.none() | st.from_regex(r"[0-9a-fA-F]{31,33}", fullmatch=True))

@@ -247,6 +247,14 @@ def test_a_checkpoint_of_another_attempt_is_no_member_however_few_there_are(memb
     assert defects(clean(attempt=None), members) == Counter(), "one that names nobody lies in an attempt's own folder"
 
 
+def test_one_checkpoint_is_held_against_each_manifest_in_turn() -> None:
+    asked = {seed: clean_manifest(seed=seed) for seed in ("17", "18", "19")}
+    found = clean(declared=None, facts=(checkpoint.ArtifactFact("seed", "18", "trainer_state.json"),))
+    for _ in range(2):
+        admitted = [isinstance(admit_checkpoint(found, manifest, frozenset({NONCE})), AdmittedCheckpoint) for manifest in asked.values()]
+        assert admitted == [False, True, False]
+
+
 def test_what_a_manifest_does_not_speak_of_differs_and_artifacts_are_asked_beside_it() -> None:
     fact = checkpoint.ArtifactFact("seed", "19", "trainer_state.json")
     silent = {name: spelling for name, spelling in clean_spellings().items() if name not in ("rank", "seed")}
