@@ -90,13 +90,16 @@ def _options(url: URL, wait_s: float) -> dict[str, Any]:
         "client_encoding": "UTF8",
     }
     told = " ".join([given if isinstance(given, str) else " ".join(given), *(f"-c {name}={value}" for name, value in ours.items())])
+    # A migration finds out by this name who uses the store; a name that was asked for comes behind.
+    asked = url.query.get("application_name", "")
+    name = f"countermark {asked}".strip() if isinstance(asked, str) else "countermark"
     patience: dict[str, object] = {
-        "application_name": "countermark",
         "connect_timeout": max(2, round(wait_s)),
         "tcp_user_timeout": max(2_000, round(wait_s * 1000)),
         **_KEEPALIVE,
     }
-    return {"options": told.strip(), **{name: value for name, value in patience.items() if name not in url.query}}
+    unsaid = {each: value for each, value in patience.items() if each not in url.query}
+    return {"options": told.strip(), "application_name": name, **unsaid}
 
 
 def connect(url: URL, wait_s: float) -> Engine:
@@ -150,10 +153,17 @@ def _check_server(connection: Any, where: str) -> None:
         raise StoreError(ServerTakesNoWrites(where))
 
 
+_HOLDS: Final = """
+SELECT count(*), count(*) FILTER (WHERE c.relname = 'schema_versions')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :name
+"""
+
+
 def version_in(connection: Connection) -> int | None:
     """The schema's version of the store in a database; None where there is none. Raises ``StoreError``."""
-    if connection.scalar(text("SELECT to_regclass(:name)"), {"name": f"{SCHEMA}.schema_versions"}) is None:
-        holds = connection.scalar(text("SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace(:name)"), {"name": SCHEMA})
+    # By one statement: between two of them another process may have made the store.
+    holds, versions = connection.execute(text(_HOLDS), {"name": SCHEMA}).one()
+    if not versions:
         if holds:
             raise StoreError(NotAStore(place_of(connection.engine.url), f"its schema {SCHEMA} holds tables of another program"))
         return None
@@ -168,7 +178,7 @@ def make_schema(connection: Connection) -> bool:
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MAKING})
     if version_in(connection) is not None:
         return False
-    if connection.scalar(text("SELECT to_regnamespace(:name)"), {"name": SCHEMA}) is None:
+    if connection.scalar(text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": SCHEMA}) is None:
         connection.exec_driver_sql(f"CREATE SCHEMA {SCHEMA}")
     for statement in postgres_script():
         connection.exec_driver_sql(statement.replace("%", "%%"))
@@ -196,6 +206,7 @@ class PostgresStore(SqlStore):
         except BaseException:
             store.close()
             raise
+        event.listen(store._engine, "connect", store._still_of_this_version)
         return store
 
     @classmethod
@@ -221,6 +232,13 @@ class PostgresStore(SqlStore):
         if version != SCHEMA_VERSION:
             raise StoreError(StoreOfAnotherVersion(self.location, version or 0, SCHEMA_VERSION))
         return made
+
+    def _still_of_this_version(self, connection: Any, _: Any) -> None:
+        """The store may have been migrated while this process had no connection: then it writes nothing any more."""
+        (version,) = connection.execute(f"SELECT max(version) FROM {SCHEMA}.schema_versions").fetchone()
+        connection.rollback()
+        if version != SCHEMA_VERSION:
+            raise StoreError(StoreOfAnotherVersion(self.location, int(version or 0), SCHEMA_VERSION))
 
     @property
     def location(self) -> str:
