@@ -138,10 +138,12 @@ class _Database:
             try:
                 self._still_there()
                 yield connection
+                connection.commit()
             except BaseException:
                 connection.rollback()
+                # A commit that failed may leave the transaction open although SQLAlchemy has done with it.
+                connection.connection.rollback()
                 raise
-            connection.commit()
 
 
 def regular_file(path: Path) -> os.stat_result:
