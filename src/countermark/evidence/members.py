@@ -20,8 +20,6 @@ from countermark.values import NonEmpty, Sha256
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
 
-Axis = Literal["terminals", "processes", "checkpoints", "outputs", "manifests"]
-
 
 @final
 @dataclass(frozen=True, slots=True)
