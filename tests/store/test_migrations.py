@@ -24,11 +24,13 @@ from countermark.store.migrations import postgres, scripts, sqlite
 from countermark.store.migrations.outcome import Migrated, Migration, NothingToDo, NotWhole, Plan, Step, WouldMigrate
 from countermark.store.migrations.place import Place
 from countermark.store.migrations.scripts import FILES, ONE_SCHEMA, upgrade
+from countermark.store.postgres import PostgresStore
 from countermark.store.schema import DERIVED, LEDGER, OBSERVATIONS, SCHEMA_VERSION
 from countermark.store.sqlite import SqliteStore
 from countermark.verdict import Conclusion, Sweep, conclude
 from countermark.wire.sweep import decode_sweep
 from tests.faults import planted, proven_by
+from tests.postgres import Cluster
 from tests.store.migrating import RECORDED, TABLES, Old, OldDatabase, OldFolder, Rows, unpacked
 
 CLOSED, STOPPED, YOUNG = "4bb3db178e5f999c0d05524769f130dc", "dcd1c971d1daa7f3336035ad343d870d", "3d8a7a9c11eefb47f0c5a3cd5541b055"
@@ -364,7 +366,7 @@ def used_elsewhere(old: Old) -> Iterator[None]:
             yield
     else:
         assert isinstance(old, OldDatabase)
-        name = "?application_name=countermark&"
+        name = "?application_name=countermark%20mine&"
         engine = create_engine(old.url.replace("postgresql:", "postgresql+psycopg:").replace("?", name))
         with engine.connect() as connection:
             connection.execute(text("SELECT max(version) FROM countermark.schema_versions"))
@@ -396,6 +398,23 @@ def left_alone(old: Old) -> None:
         assert (old.rows(), old.copies()) == (before, [])
         assert failure(old.open) == StoreOfAnotherVersion(_place_of(failure(old.open)), 1, SCHEMA_VERSION)
     assert isinstance(old.migrate(), Migrated)
+
+
+@proven_by(planted(PostgresStore, "_still_of_this_version", lambda *_: None))
+def test_a_program_that_lost_its_connections_before_a_migration_goes_on_with_none(postgres: Cluster, postgres_url: str) -> None:
+    """A session that is gone when others are looked for comes back to a store that it does not know."""
+    with PostgresStore.open(f"{postgres_url}&application_name=mine", create=True) as store:
+        assert store.list_runs() == ()
+        database = postgres_url.rpartition("/")[2].partition("?")[0]
+        ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'countermark mine'"
+        assert postgres.sql(ended, f"{ended} AND false", database=database) == []
+        postgres.sql(f"INSERT INTO countermark.schema_versions VALUES ({SCHEMA_VERSION + 1}, 0)", database=database)
+        found: object = None
+        try:
+            store.list_runs()
+        except StoreError as error:
+            found = error.failure
+        assert found == StoreOfAnotherVersion(store.location, SCHEMA_VERSION + 1, SCHEMA_VERSION)
 
 
 def test_of_several_migrations_at_once_one_migrates_and_all_succeed(old: Old) -> None:

@@ -29,10 +29,10 @@ from countermark.store.schema import SCHEMA_VERSION
 
 _PAUSE_S: Final = 0.05
 #: A session that migrates is told apart from those that use the store.
-_MIGRATING: Final = "countermark store migrate"
+_MIGRATING: Final = "migrating countermark"
 _OTHERS: Final = """
 SELECT pid, coalesce(host(client_addr), 'this host') FROM pg_stat_activity
- WHERE datname = current_database() AND application_name = 'countermark' AND pid <> pg_backend_pid() ORDER BY pid
+ WHERE datname = current_database() AND application_name LIKE 'countermark%' AND pid <> pg_backend_pid() ORDER BY pid
 """
 _TABLES: Final = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = :schema ORDER BY 1"
 
