@@ -31,8 +31,8 @@ def main() -> int:
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         code = call()
-        # The answer was given; what is left is the interpreter's own end, where an interrupt would show as a traceback.
-        signal.signal(signal.SIGINT, _leave)
+        # The answer was given, and stands. What is left is the interpreter's own end, a moment in which an interrupt would kill it by default.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         if code == INTERRUPTED:
             _end()
         return code
