@@ -31,7 +31,7 @@ def main() -> int:
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         code = call()
-        # The answer was given, and stands. What is left is the interpreter's own end, a moment in which an interrupt would kill it by default.
+        # The answer was given, and stands. What is left is the interpreter's own end, in which an interrupt would kill it by default.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if code == INTERRUPTED:
             _end()
