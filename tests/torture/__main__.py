@@ -82,7 +82,7 @@ def blown(given: argparse.Namespace, place: Path, mutant: str, server: Database 
     """The figures of one storm, which are printed, too."""
     weather = WEATHERS[given.weather] if given.weather else MUTANTS[mutant].weather
     scene = Scene(place, given.seed, weather, url="" if server is None else server.url(), mutant=mutant)
-    launches, kills = (given.launches, given.kills) if mutant == "" else (min(given.launches, 80), 0)
+    launches, kills = (given.launches, given.kills) if mutant == "" else (min(given.launches, MUTANTS[mutant].launches), 0)
     storm = Storm(scene, launches, kills, given.seconds_max)
     if server is not None and mutant == "":
         storm.restart, storm.restarts = server.restart, given.restarts
@@ -101,7 +101,7 @@ def kept(path: Path) -> list[Figures]:
     documents = [document for document in json.loads(path.read_text(encoding="utf-8")) if not document["broken_off"]]
     found = [Figures(**{name: value for name, value in document.items() if name in names}) for document in documents]
     for figures in found:
-        for name in ("kills", "verdicts", "causes", "answers"):
+        for name in ("kills", "verdicts", "causes", "decisions", "answers"):
             setattr(figures, name, Counter(getattr(figures, name)))
         print("\n".join(("", "(kept)", *figures.lines())), flush=True)
     return found

@@ -22,12 +22,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, final
 
+from countermark.app import deciding, ruling
 from countermark.app.ports import Ports
 from countermark.app.running import Demanded, Step, advance, demand_run, watch
 from countermark.launch.local import LocalLauncher
 from countermark.launch.steps import SUPERVISOR_STEPS
+from countermark.observe.local import LocalObserver
 from countermark.recipe import Requirements, Resolution, contract_of, derive_work_key
-from countermark.run.claims import AlreadyCommitted, Committed, SnapshotStale
+from countermark.run.claims import AlreadyCommitted, Committed, SetAside, SnapshotStale
 from countermark.run.records import RunContext
 from countermark.store.failures import StoreError
 from countermark.values import Principal, Refused, Request
@@ -129,10 +131,22 @@ class Controller:
             try:
                 with self.scene.ports(self.chance) as ports:
                     store: Any = _Watched(ports.store, self)
-                    self._work(replace(ports, store=store))
+                    self._work(self._under_its_clock(replace(ports, store=store)))
                 return
             except StoreError:
                 time.sleep(0.05)
+
+    def _under_its_clock(self, ports: Ports) -> Ports:
+        """The ports, read by a clock that is stepped now and then; the true one in the calm."""
+        offset = 0
+
+        def now_ms() -> int:
+            nonlocal offset
+            if self.chance.random() < self.scene.weather.clock_step:
+                offset = self.chance.randint(-self.scene.weather.step_ms_max, self.scene.weather.step_ms_max)
+            return time.time_ns() // 1_000_000 + (0 if self.calm else offset)
+
+        return replace(ports, now_ms=now_ms, observer=LocalObserver(self.scene.attempts, ports.host, now_ms, ports.new_id))
 
     def _work(self, ports: Ports) -> None:
         while not self.calm:
@@ -179,9 +193,27 @@ class Controller:
             ports.store.abandon(run, verdict.attempts.first, "storm", ports.now_ms())
         time.sleep(self.chance.random() * 0.05)
 
+    def _decide(self, ports: Ports, run: str) -> None:
+        """What a person asks for by the program's own operations: of this run, or of one that may have been at rest for long."""
+        acting = replace(ports, launcher=self.launcher(ports))
+        match self.chance.choice(("retry", "set aside", "set aside", "reexecute", "reexecute")):
+            case "retry":
+                deciding.retry_run(acting, run, None, False, "storm")
+            case "set aside":
+                blocked = os.listdir(self.scene.waiting)
+                if blocked:
+                    chosen = self.chance.choice(blocked)
+                    ruling.adjudicate(acting, chosen, None, SetAside(), "seen", "storm")
+                    (self.scene.waiting / chosen).unlink(missing_ok=True)
+            case _:
+                chosen = self.chance.choice(acting.store.list_runs()).run_id
+                deciding.reexecute_run(acting, chosen, None, "storm")
+
     def _persons_word(self, ports: Ports, run: str) -> None:
-        """Now and then a person cancels a run, or gives up an attempt that may be alive."""
+        """Now and then a person cancels a run, gives up an attempt that may be alive, or decides something else."""
         drawn = self.chance.random()
+        if self.chance.random() < self.scene.weather.decides:
+            self._decide(ports, run)
         if drawn < self.scene.weather.cancels:
             ports.store.cancel(run, "storm", ports.now_ms())
         elif drawn < self.scene.weather.cancels + self.scene.weather.gives_up:

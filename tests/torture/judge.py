@@ -4,14 +4,14 @@ Rules kept here:
 
 1. A run is at rest when its verdict is closed or waits for a person. A person is asked for only by what a trainer did on purpose: it lied,
    it left no output, or its main process ended before the one that was to publish. Two attempts of one run succeed only where a person
-   gave one of them up before it did.
+   gave one of them up before it did, or asked for another, or where the first one said so after it was lost.
 2. The facts of the ledger join the history as they stand at the end; the answers that controllers were given must agree with them.
 """
 
 from typing import Final
 
 from countermark.app.running import Looked, look_at
-from countermark.run.attempts import Relaunch, predecessor_of
+from countermark.run.attempts import Relaunch, RequestedReexecution, predecessor_of
 from countermark.run.records import RunRecord
 from countermark.verdict.kinds import Blocked, Cancelled, Converged, EffectiveManifestDiverges, SeveralCandidates, SuccessWithoutOutput
 from tests.simulation.checker import check
@@ -41,6 +41,8 @@ def judge(scene: Scene, count: Count, figures: Figures) -> None:
                 figures.findings.append(f"run {summary.run_id[:8]} is not at rest: {why}")
             for fact in facts_of(looked.record):
                 append(scene.history, fact)
+                if fact.kind in ("cancellation", "abandonment", "adjudication"):
+                    figures.decisions[fact.kind] += 1
             for claim in looked.record.ledger.claims:
                 before = predecessor_of(claim.transition.cause)
                 claimed[claim.attempt.nonce.hex] = "" if before is None else before.nonce.hex
@@ -54,7 +56,8 @@ def _not_at_rest(looked: Looked, count: Count) -> str | None:
     verdict = looked.conclusion.verdict
     ledger = looked.record.ledger
     # A supervisor that is held by a signal while its trainer ends says so late: its attempt was lost by then, and was followed.
-    followed = any(isinstance(claim.transition.cause, Relaunch) for claim in ledger.claims)
+    # And what was asked for once more has two results.
+    followed = any(isinstance(claim.transition.cause, Relaunch | RequestedReexecution) for claim in ledger.claims)
     if isinstance(verdict, SeveralCandidates) and not ledger.abandonments and not followed:
         return f"two attempts succeeded although nobody gave one up: {verdict}"
     if isinstance(verdict, Converged | SeveralCandidates | Cancelled):

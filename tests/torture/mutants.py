@@ -11,7 +11,7 @@ from countermark.launch.local import Fenced, LocalLauncher
 from countermark.run.attempts import AttemptKey, Nonce
 from countermark.run.claims import ExecutionClaim, Transition
 from tests.app.controller import claims_are_keyed_by_attempt
-from tests.torture.scene import RACE, SLEEPERS, Weather
+from tests.torture.scene import PERSONS, RACE, SLEEPERS, Weather
 
 
 def launched_before_it_is_claimed() -> None:
@@ -42,16 +42,18 @@ def nothing_is_fenced() -> None:
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """What is planted where, and the weather in which it shows. ``held_by``: the guard that still holds when only this one is taken away;
-    empty where doubles must show."""
+    empty where doubles must show. ``launches``: after how many at most it is done, where it is not the storm itself."""
 
     in_controllers: tuple[Callable[[], None], ...] = ()
     in_supervisors: tuple[str, ...] = ()
     held_by: str = ""
     weather: Weather = RACE
+    launches: int = 80
 
 
 MUTANTS: Final[dict[str, Mutant]] = {
     "": Mutant(held_by="the product", weather=Weather()),
+    "none, but persons decide and clocks step": Mutant(held_by="the product", weather=PERSONS, launches=600),
     "key on the attempt": Mutant((claims_are_keyed_by_attempt,)),
     "launch first": Mutant((launched_before_it_is_claimed,)),
     "query first": Mutant((), ("receipts_are_looked_for_first", "lock_is_not_taken")),
@@ -64,4 +66,4 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
 }
 
-WEATHERS: Final[dict[str, Weather]] = {"storm": Weather(), "race": RACE, "sleepers": SLEEPERS}
+WEATHERS: Final[dict[str, Weather]] = {"storm": Weather(), "race": RACE, "sleepers": SLEEPERS, "persons": PERSONS}

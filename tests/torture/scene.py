@@ -46,6 +46,11 @@ class Weather:
     cancels: float = 0.01
     gives_up: float = 0.004
     gives_up_pending: float = 0.02
+    #: A person retries, asks for a re-execution or sets a conflict aside.
+    decides: float = 0
+    #: At each reading of a controller's clock: that it is stepped, by ``step_ms_max`` at most to either side of the true time.
+    clock_step: float = 0
+    step_ms_max: int = 5_000
     kills_per_s: float = 1.5
     stops_per_s: float = 0.7
     frozen_s_max: float = 2.5
@@ -66,6 +71,8 @@ RACE: Final = Weather(
     kills_per_s=0,
     stops_per_s=0,
 )
+#: Persons decide while controllers race, and every controller has a clock of its own that jumps to and fro.
+PERSONS: Final = replace(Weather(), decides=0.04, clock_step=0.01)
 #: Supervisors that sleep between their start receipt and the fork, until a successor began.
 SLEEPERS: Final = replace(
     RACE, runs_open_max=10, life_s=4, meeting=0, supervisor_act=0.5, struck=("start written", "freeze_self"), frozen_s_max=60

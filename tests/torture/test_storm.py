@@ -70,6 +70,12 @@ def test_nothing_is_started_twice_in_the_weather_in_which_mutants_double(tmp_pat
     assert figures["answers"]["already"] > 0 if weather == "race" else figures["stops"] > 0
 
 
+def test_nothing_is_started_twice_while_persons_decide_and_clocks_step(tmp_path: Path) -> None:
+    figures = storm(tmp_path, "sqlite", "--launches", 60, "--mutant", "none, but persons decide and clocks step")
+    assert (figures["doubled"], figures["findings"], figures["broken_off"]) == (0, [], False)
+    assert figures["launches"] >= 60 and sum(figures["decisions"].values()) > 0
+
+
 @pytest.mark.parametrize(
     ("mutant", "ledger"), [*((name, "sqlite") for name in DOUBLING), *((name, "postgresql") for name in LEDGER_MUTANTS)]
 )
