@@ -16,7 +16,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from sqlalchemy import Connection, insert  # noqa: E402
+from sqlalchemy import Connection, insert, text  # noqa: E402
 
 from countermark.recipe.work import bytes_of_material, key_material  # noqa: E402
 from countermark.run.attempts import AttemptKey, InitialAttempt, Nonce  # noqa: E402
@@ -97,6 +97,13 @@ def closed(store: Store, requests: Sequence[str]) -> None:
             connection.execute(insert(sweeps), [{"sweep_id": each, "run_id": each, **looked} for each in ids])
             concluded = {"arm": "Cancelled", "closed": 1, "version": 1, "text": b"Cancelled\n"}
             connection.execute(insert(verdicts), [{"sweep_id": each, "run_id": each, **concluded} for each in ids])
+
+
+def settled(store: Store) -> None:
+    """The tables counted, as PostgreSQL does by itself within a minute or so of such a change."""
+    with _sql(store)._planning() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("ANALYZE"))
 
 
 def _chunks(given: Sequence[Any]) -> Iterator[list[Any]]:

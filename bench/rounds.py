@@ -1,9 +1,9 @@
-"""What it costs to reconcile every open run: ``python bench/rounds.py [--quick] [--keep] [--runs N] [--closed N] [--ledger KIND]``.
+"""What it costs to reconcile every open run: ``python bench/rounds.py [--quick] [--keep] [--runs N] [--ledger KIND]``.
 
 Half of the runs were never claimed, half have a trainer at work; the observers are stand-ins that answer at once, so what is measured is
-everything else: taking runs, loading them, composing, concluding, and recording sweep and verdict, each of which syncs or writes as it
-does for a person. One process does it, as ``reconcile --all`` does. Then the same over several numbers of runs, and a hundred open runs
-beside more and more closed ones, which must not cost anything.
+everything else: taking runs, loading them, composing, concluding, and recording sweep and verdict, each written and synced as it is for
+a person. One process does it, in the two ways that ``reconcile --all`` has. Then runs of one recipe each, of which nothing can be derived
+together, and the cost over the number of runs. What closed runs cost is measured by ``bench/listing.py``.
 """
 
 import argparse
@@ -22,16 +22,19 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench.ground import HOST, Ground, filled, ground, started  # noqa: E402
-from bench.report import Report  # noqa: E402
+from bench.report import Report, curves  # noqa: E402
 from countermark.app.ports import Ports  # noqa: E402
 from countermark.app.rounds import Rounds, Turn, once_each  # noqa: E402
 from countermark.app.running import Step  # noqa: E402
 from countermark.evidence.members import EnumerationReceipt, ExecutionIdentity, Observed, Population, ProcessSeen, one_source  # noqa: E402
 from countermark.launch.local import LocalLauncher  # noqa: E402
 from countermark.run.claims import RunLedger  # noqa: E402
+from countermark.run.records import Recorded  # noqa: E402
 from countermark.store import Store  # noqa: E402
 from countermark.store.opening import open_store  # noqa: E402
 from countermark.verdict.kinds import Verdict  # noqa: E402
+from tests.run.examples import desired  # noqa: E402
+from tests.store.examples import CONTEXT  # noqa: E402
 
 
 class Stub:
@@ -128,14 +131,41 @@ def shared(made: Ground, url: str, count: int) -> tuple[float, float]:
         return spent.told()
 
 
+def of_many_works(made: Ground, kind: str, count: int) -> tuple[float, float]:
+    """Runs of which each is demanded for a work of its own, looked at by a process that never saw them before."""
+    url = made.new(kind)
+    with open_store(url, create=False) as store:
+        for number in range(count):
+            assert isinstance(store.record_demand(desired(f"open-{number}", seed=str(number)), CONTEXT, 1_000), Recorded)
+    wall, cpu, _ = once(made, url)
+    return wall, cpu
+
+
+def told(wall: float, cpu: float, count: int) -> str:
+    return f"{wall:.1f} s by the clock, {cpu:.1f} s of one core ({cpu / count * 1e3:.2f} ms a run)"
+
+
+def measure(report: Report, made: Ground, kind: str, count: int, keep: bool) -> None:
+    """All figures of one kind of ledger."""
+    wall, cpu, found = once(made, open_ledger(made, kind, count))
+    report.figure(f"{kind}: {count:,} open runs looked at once ({found})", told(wall, cpu, count), "< 30 s")
+    spent = shared(made, open_ledger(made, kind, count), count)
+    report.figure(f"{kind}: {count:,} taken from the agenda, as --act --watch does", told(*spent, count), "< 30 s")
+    few = max(count // 10, 10)
+    report.say(f"  {kind}: {few:,} open runs of {few:,} recipes, looked at once: {told(*of_many_works(made, kind, few), few)}")
+    points: list[tuple[float, float]] = []
+    for size in (max(count * share // 16, 10) for share in (1, 2, 4, 8, 16)):
+        points.append((size, once(made, open_ledger(made, kind, size))[1]))
+    curves(report, f"Every open run once, {kind}", "seconds of the processor over runs", {"once": points}, keep)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
-    parser.add_argument("--keep", action="store_true", help="write the report and the curves under bench/results")
+    parser.add_argument("--keep", action="store_true", help="write the report and the curve under bench/results")
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--closed", type=int, default=1_000_000)
     parser.add_argument("--ledger", choices=("SQLite", "PostgreSQL"), default="SQLite")
-    parser.add_argument("--profile", action="store_true", help="where the processor's time goes, once, instead of all")
+    parser.add_argument("--profile", action="store_true", help="instead of all figures: where the processor's time goes")
     options = parser.parse_args()
     count = 100 if options.quick else options.runs
     with tempfile.TemporaryDirectory(prefix="countermark-bench-") as folder, ground(Path(folder), options.ledger == "PostgreSQL") as made:
@@ -146,13 +176,10 @@ def main() -> None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(45).sort_stats("cumulative").print_stats(70)
             return
         report = Report("rounds" if options.ledger == "SQLite" else "rounds-postgresql")
-        measure(report, made, options.ledger, count, options)
-    print(f"  memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
-
-
-def measure(report: Report, made: Ground, kind: str, count: int, options: argparse.Namespace) -> None:
-    wall, cpu, found = once(made, open_ledger(made, kind, count))
-    report.figure(f"{kind}: {count:,} open runs looked at once ({found})", f"{wall:.1f} s by the clock, {cpu:.1f} s of one core", "< 30 s")
+        measure(report, made, options.ledger, count, options.keep)
+    report.say(f"  memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
+    if options.keep:
+        report.keep()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,154 @@
+"""What the database drivers are given, heard at the driver itself, and said again bare.
+
+Rules kept here:
+
+1. Every statement, value and commit of a call is heard in its order, whoever issued it; so are the settings that a new connection is given.
+2. Said again, only the values that name the run, its attempt and its slot are another run's.
+"""
+
+import sqlite3
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from countermark.store.creation import LEDGER_FILE, TICKET_FILE
+from countermark.store.ticket import ticket
+
+#: A statement with its values by place or by name; COMMIT has none.
+Said: TypeAlias = tuple[str, Any]
+_COMMIT: Final = "COMMIT"
+_SETTINGS: Final = ("PRAGMA", "SET")
+_WAIT_S: Final = 20.0
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The settings of a connection, the statements of one call, and which of its values name what."""
+
+    settings: tuple[Said, ...]
+    statements: tuple[Said, ...]
+    names: Mapping[str, str]
+
+    def again(self, values: Mapping[str, str]) -> Iterator[Said]:
+        """The statements with another run's values."""
+        for text, given in self.statements:
+            if isinstance(given, dict):
+                yield text, {key: self._other(value, values) for key, value in given.items()}
+            else:
+                yield text, [self._other(value, values) for value in given or ()]
+
+    def _other(self, value: Any, values: Mapping[str, str]) -> Any:
+        name = self.names.get(value) if isinstance(value, str) else None
+        return value if name is None else values[name]
+
+
+class Ear:
+    """Listens while a call is made."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[object, Said]] = []
+        self._from = 0
+
+    def hear(self, connection: object, text: str, given: Any = ()) -> None:
+        """A driver's connection is given a statement."""
+        self._all.append((connection, (text, given)))
+
+    def begin(self) -> None:
+        """What comes now is the call."""
+        self._from = len(self._all)
+
+    def end(self, names: Mapping[str, str]) -> Heard:
+        """The call is over; ``names`` has the values that name its run, attempt and slot. The settings are its own connection's."""
+        (connection,) = {id(connection): connection for connection, _ in self._all[self._from :]}.values()
+        before = [said for where, said in self._all[: self._from] if where is connection]
+        settings = tuple(said for said in before if said[0].lstrip().upper().startswith(_SETTINGS))
+        call = tuple(said for _, said in self._all[self._from :])
+        return Heard(settings, call, {value: name for name, value in names.items()})
+
+
+@contextmanager
+def hearing() -> Generator[Ear, None, None]:
+    """Connections of both drivers that are made inside the block are listened to."""
+    import psycopg
+
+    ear = Ear()
+    plain, plain_postgres = sqlite3.connect, psycopg.connect
+
+    class Cursor(sqlite3.Cursor):
+        def execute(self, text: str, given: Any = (), /) -> "Cursor":
+            ear.hear(self.connection, text, given)
+            super().execute(text, given)
+            return self
+
+    class Connected(sqlite3.Connection):
+        def cursor(self, *_: Any, **__: Any) -> Any:
+            return super().cursor(Cursor)
+
+        def execute(self, *said: Any) -> Any:
+            return self.cursor().execute(*said)
+
+        def commit(self) -> None:
+            if self.in_transaction:
+                ear.hear(self, _COMMIT)
+            super().commit()
+
+    class PostgresCursor(psycopg.Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **more: Any) -> "PostgresCursor":
+            ear.hear(self.connection, query, params)
+            super().execute(query, params, **more)
+            return self
+
+    class PostgresConnected(psycopg.Connection[Any]):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            self.cursor_factory = PostgresCursor
+
+        def commit(self) -> None:
+            if self.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                ear.hear(self, _COMMIT)
+            super().commit()
+
+    sqlite3.connect = lambda *given, **more: plain(*given, **more, factory=Connected)
+    psycopg.connect = PostgresConnected.connect
+    try:
+        yield ear
+    finally:
+        sqlite3.connect, psycopg.connect = plain, plain_postgres
+
+
+@contextmanager
+def bare_runner(url: str, heard: Heard) -> Generator[Callable[[Mapping[str, str]], None], None, None]:
+    """Says what was heard again on a connection of its own, for the run that the values name."""
+    if url.startswith("sqlite:"):
+        folder = Path(url.removeprefix("sqlite:///"))
+        connection = sqlite3.connect(folder / LEDGER_FILE, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
+        for text, given in heard.settings:
+            connection.execute(text, given)
+
+        def run(values: Mapping[str, str]) -> None:
+            with ticket(folder / TICKET_FILE, _WAIT_S):
+                for text, given in heard.again(values):
+                    connection.execute(text, given).fetchall()
+
+        yield run
+        connection.close()
+    else:
+        import psycopg
+
+        with psycopg.connect(url) as postgres:
+            for text, given in heard.settings:
+                postgres.execute(text, given)  # type: ignore[call-overload]
+            postgres.commit()
+
+            def run_postgres(values: Mapping[str, str]) -> None:
+                for text, given in heard.again(values):
+                    if text == _COMMIT:
+                        postgres.commit()
+                        continue
+                    cursor = postgres.execute(text, given)  # type: ignore[call-overload]
+                    if cursor.description is not None:
+                        cursor.fetchall()
+
+            yield run_postgres
