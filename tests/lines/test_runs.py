@@ -23,15 +23,18 @@ from countermark.lines.runs import (
     freshness_line,
     member_rows,
     moment,
+    run_document,
+    run_row,
     source_rows,
     sweep_document,
 )
 from countermark.run.attempts import CheckpointIdentity, InitialAttempt, Relaunch, RequestedReexecution, Resume
 from countermark.run.claims import Dispatched, DispatchRefused
-from countermark.run.records import LedgerEntry, RunContext, RunRecord
-from countermark.values import Sha256
+from countermark.run.records import DamagedRun, LedgerEntry, RowUnreadable, RunContext, RunRecord, RunSummary
+from countermark.values import NonEmpty, Sha256
 from tests.faults import planted, proven_by
 from tests.lines.samples import HOSTILE
+from tests.run.examples import demand_id
 from tests.verdict.scenes import Scene, Try, changed, checkpoint, ended, key, ledger, manifest, output, process, sweep, unidentified
 from tests.verdict.test_join import scoped
 
@@ -224,3 +227,37 @@ def test_hostile_names_of_members_are_escaped() -> None:
     cells = [cell for rows in tables for row in rows for cell in row]
     assert len(cells) > 20
     assert [cell for cell in cells if not cell.isprintable()] == []
+
+
+# ------------------------------------------------------------------------------------------------------------ lists of runs
+
+DAMAGED = DamagedRun(
+    "ab" * 16,
+    1_000,
+    3,
+    True,
+    NonEmpty(RowUnreadable("runs", "ab" * 16, "of requester: it is empty"), (RowUnreadable("runs", "ab" * 16, "recipe_name is no text"),)),
+)
+
+
+def first_wins() -> AbstractContextManager[object]:
+    """A line that names the first defect alone."""
+    honest = runs.run_name
+    return planted(runs, "run_name", lambda run: honest(run).partition(";")[0])()
+
+
+@proven_by(first_wins)
+def test_a_damaged_run_is_a_row_with_everything_that_is_wrong_in_the_place_of_its_name() -> None:
+    why = "damaged: of requester: it is empty; recipe_name is no text"
+    assert run_row(DAMAGED) == ("abababab", why, "-", "-", "1970-01-01 00:00:01Z", "3", "yes")
+
+
+def test_a_damaged_run_is_a_document_with_its_defects_and_a_whole_one_has_none() -> None:
+    document = run_document(DAMAGED)
+    told = document.pop("defects")
+    asked = {"name": None, "requester": None, "request": None}
+    assert document == {"run": "ab" * 16, **asked, "createdMs": 1_000, "facts": 3, "cancelled": True}
+    assert [each["why"] for each in told] == ["of requester: it is empty", "recipe_name is no text"]
+    assert [each["code"] for each in told] == ["RowUnreadable"] * 2
+    whole = run_document(RunSummary("cd" * 16, demand_id(), "topics", 1_000, 0, False))
+    assert (whole["name"], whole["requester"], whole["request"], whole["defects"]) == ("topics", "ada", "nightly", [])
