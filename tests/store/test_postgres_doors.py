@@ -197,7 +197,7 @@ def test_no_more_connections_is_said(guarded: Cluster) -> None:
 @pytest.mark.parametrize(
     ("database", "why"),
     [
-        ("made", "'permission denied for schema countermark'"),
+        ("made", "'permission denied for schema countermark"),
         ("empty", "'permission denied for database empty'"),
         ("shut", 'FATAL: permission denied for database "shut" DETAIL: User does not have CONNECT privilege.'),
     ],
