@@ -132,9 +132,9 @@ class SqlStore(ABC):
         """A transaction that changes the agenda and nothing else."""
 
     @abstractmethod
-    def _concluding(self, sweep_id: str, closed: bool) -> AbstractContextManager[tuple[Connection, Connection]]:
+    def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> AbstractContextManager[tuple[Connection, Connection]]:
         """The observations and the ledger, both for writing, with every other writer of the sweep's run excluded. Where they commit apart,
-        a closing verdict is recorded before the agenda changes, and any other one after it."""
+        a verdict that takes the run off the agenda is recorded before the agenda changes, and any other one after it."""
 
     @cached_property
     def _material(self) -> Material:
@@ -384,7 +384,7 @@ class SqlStore(ABC):
             return too_large
         if not rows.is_askable(sweep_id):
             return Refused(NonEmpty(SweepUnknown(sweep_id)))
-        with self._concluding(sweep_id, verdict.closed) as (observations, control):
+        with self._concluding(sweep_id, verdict) as (observations, control):
             run_id = sweeps.run_of(observations, sweep_id)
             if run_id is None:
                 return Refused(NonEmpty(SweepUnknown(sweep_id)))

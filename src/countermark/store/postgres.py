@@ -26,6 +26,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 
 from countermark.recipe.work import bytes_of_material, key_material
 from countermark.run.demand import TrainingRunDesired
+from countermark.run.records import StoredVerdict
 from countermark.store import postgres_checks, sweeps
 from countermark.store.base import SqlStore
 from countermark.store.failures import (
@@ -335,7 +336,7 @@ class PostgresStore(SqlStore):
             yield connection
 
     @contextmanager
-    def _concluding(self, sweep_id: str, closed: bool) -> Generator[tuple[Connection, Connection], None, None]:
+    def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> Generator[tuple[Connection, Connection], None, None]:
         """One transaction for both, so nothing can lie between them."""
         with self._planning() as connection:
             run_id = sweeps.run_of(connection, sweep_id)

@@ -21,7 +21,8 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import QueuePool
 
-from countermark.store import checks, creation
+from countermark.run.records import StoredVerdict
+from countermark.store import checks, creation, sweeps
 from countermark.store.base import SqlStore
 from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE
 from countermark.store.failures import (
@@ -39,6 +40,7 @@ from countermark.store.failures import (
 )
 from countermark.store.filesystem import mount_under, network_type
 from countermark.store.interface import Finding
+from countermark.store.ledger import version_of
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
 from countermark.store.sqlite_errors import translated
 from countermark.store.ticket import TicketTimeout, open_ticket, ticket
@@ -275,18 +277,30 @@ class SqliteStore(SqlStore):
             yield connection
 
     @contextmanager
-    def _concluding(self, sweep_id: str, closed: bool) -> Generator[tuple[Connection, Connection], None, None]:
-        """The ticket is one for both files, so it excludes every other writer until both have committed, the inner one first."""
+    def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> Generator[tuple[Connection, Connection], None, None]:
+        """The ticket is one for both files, so it excludes every other writer until both have committed, the inner one first.
+
+        Whatever takes a run off the agenda commits after the verdict, and whatever puts it there before: a process that ends between the
+        two leaves an entry too many, and never one too few.
+        """
         self._own()
         observations = self._observations.transaction("BEGIN IMMEDIATE")
-        ledger = self._ledger.transaction("BEGIN IMMEDIATE", hint=closed)
         with turn(self.folder, self._wait_s):
-            if closed:
+            takes_out = verdict.closed and not self._late(sweep_id, verdict.version)
+            ledger = self._ledger.transaction("BEGIN IMMEDIATE", hint=takes_out)
+            if takes_out:
                 with ledger as control, observations as observed:
                     yield observed, control
             else:
                 with observations as observed, ledger as control:
                     yield observed, control
+
+    def _late(self, sweep_id: str, version: int) -> bool:
+        """Whether the run of the sweep has moved past the version; the caller holds the ticket."""
+        with self._observed() as observed:
+            run_id = sweeps.run_of(observed, sweep_id)
+        with self._reading() as control:
+            return run_id is not None and version_of(control, run_id) > version
 
     def check(self) -> tuple[Finding, ...]:
         ledger, observations = str(self._ledger.path), str(self._observations.path)
