@@ -11,6 +11,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import queue
 import secrets
 import subprocess
 import sys
@@ -103,7 +104,16 @@ def work(url: str, heard: Heard, plan: Plan, process: int, meeting: Any, spent: 
     store.close()
 
 
-def _thread(store: Store, url: str, heard: Heard, plan: Plan, process: int, thread: int, meeting: Any, spent: Any) -> None:
+def _thread(*given: Any) -> None:
+    """A thread that fails lets nobody wait for it."""
+    try:
+        _claims(*given)
+    except BaseException:
+        given[-2].abort()
+        raise
+
+
+def _claims(store: Store, url: str, heard: Heard, plan: Plan, process: int, thread: int, meeting: Any, spent: Any) -> None:
     with bare_runner(url, heard) as bare:
         for kind, turn in plan.turns():
             due = [(first_of(request), new_attempt()) for request in plan.requests(process, thread, turn)]
@@ -130,7 +140,12 @@ def measured(url: str, heard: Heard, plan: Plan) -> dict[str, list[float]]:
     processes = [context.Process(target=work, args=(url, heard, plan, at, meeting, spent)) for at in range(plan.processes)]
     for process in processes:
         process.start()
-    times = [spent.get(timeout=600) for _ in range(len(plan.turns()) * plan.processes * plan.threads)]
+    times: list[tuple[str, float, float]] = []
+    while len(times) < len(plan.turns()) * plan.processes * plan.threads:
+        try:
+            times.append(spent.get(timeout=2))
+        except queue.Empty:
+            assert any(process.is_alive() for process in processes), "every process ended before its turns were over"
     for process in processes:
         process.join()
         assert process.exitcode == 0, f"a process ended with {process.exitcode}"

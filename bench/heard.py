@@ -8,12 +8,13 @@ Rules kept here:
 
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from countermark.store.creation import LEDGER_FILE, TICKET_FILE
+from countermark.store.postgres import connect, read_url
 from countermark.store.ticket import ticket
 
 #: A statement with its values by place or by name; COMMIT has none.
@@ -135,20 +136,19 @@ def bare_runner(url: str, heard: Heard) -> Generator[Callable[[Mapping[str, str]
         yield run
         connection.close()
     else:
-        import psycopg
-
-        with psycopg.connect(url) as postgres:
-            for text, given in heard.settings:
-                postgres.execute(text, given)  # type: ignore[call-overload]
-            postgres.commit()
+        # The store's own way to connect: the same options, checked once.
+        engine = connect(read_url(url), _WAIT_S)
+        with closing(engine.raw_connection()) as pooled:
+            postgres: Any = pooled.driver_connection
 
             def run_postgres(values: Mapping[str, str]) -> None:
                 for text, given in heard.again(values):
                     if text == _COMMIT:
                         postgres.commit()
                         continue
-                    cursor = postgres.execute(text, given)  # type: ignore[call-overload]
+                    cursor = postgres.execute(text, given)
                     if cursor.description is not None:
                         cursor.fetchall()
 
             yield run_postgres
+        engine.dispose()
