@@ -5,8 +5,10 @@ from typing import Any, get_args
 
 import pytest
 
+from countermark.evidence.members import Killed, Unread
 from countermark.lines import conclusion as room
 from countermark.lines.conclusion import conclusion_document, conclusion_lines
+from countermark.run.attempts import RequestedReexecution
 from countermark.run.claims import Dispatched
 from countermark.values import NonEmpty
 from countermark.verdict import Conclusion, Verdict
@@ -116,3 +118,34 @@ def test_a_blocker_stands_in_the_document_with_code_values_message_and_remedy() 
     blocker = document["blockers"][0]
     assert (blocker["code"], blocker["attempt"]) == ("SuccessWithoutOutput", key(1).nonce.hex)
     assert blocker["message"] and blocker["remedy"]
+
+
+def test_two_successes_of_which_nobody_read_everything_are_told_apart_each_with_its_reasons() -> None:
+    scene = Scene(
+        (Try(1, Dispatched("started")), Try(2, Dispatched("started"), RequestedReexecution("again"))),
+        terminals={"supervisor": (ended(1), ended(2))},
+        outputs={"local": (output(1), output(2))},
+        manifests={"local": (manifest(1, seed=Unread("no key"), rank=None), manifest(2, dropout=None))},
+    )
+    lines = conclusion_lines(concluded(scene))
+    assert lines[0] == "ObservationRequired: a conclusion needs what was not observed: 3 coordinates unread"
+    assert [line for line in lines if "unverified" in line] == [
+        "attempt 00000001 succeeded, unverified: coordinates seed (no key); rank (nobody read it)",
+        "attempt 00000002 succeeded, unverified: coordinates dropout (nobody read it)",
+    ]
+
+
+def test_every_command_of_every_conflict_names_the_run_and_what_was_found_is_left_as_it_was() -> None:
+    """A path that holds the word for the run is no command."""
+    scene = changed(
+        SCENES["Converged"],
+        processes={"local": (process(1),)},
+        outputs={"local": (output(1, path="/RUN/a"), output(1, "e", "/RUN/b"))},
+        terminals={"supervisor": (ended(1),), "RUN": (ended(1, Killed(9), "RUN"),)},
+    )
+    blocked = [line for line in conclusion_lines(concluded(scene), "4fa0c3d2") if line.startswith("blocked: ")]
+    assert len(blocked) == 3
+    assert all("4fa0c3d2" in line and "countermark" in line and " RUN" not in line.partition("; ")[2] for line in blocked), blocked
+    assert any("RUN: killed by signal 9" in line for line in blocked)
+    done = conclusion_lines(concluded(changed(SCENES["Converged"], outputs={"local": (output(1, path="/RUN/a"),)})), "4fa0c3d2")
+    assert "with /RUN/a (" in done[0]
