@@ -1,10 +1,8 @@
 """The model of the claim protocol, in seconds: what is safe holds, and every broken rule is found out with its story.
 
-Where Spin or gcc is not installed nothing passes in silence: what would run them is skipped with what to install, and fails where the
-variable CI is set. The larger searches are ``make models``.
+The larger searches are ``make models``.
 """
 
-import os
 import shutil
 from dataclasses import replace
 
@@ -12,13 +10,6 @@ import pytest
 
 from models import check
 from models.variants import VARIANTS
-
-_NEEDED = "TESTS_NEED_SPIN"
-# Read before the environment is cleaned for the tests; workers inherit the answer.
-if os.environ.get("CI"):
-    os.environ[_NEEDED] = "1"
-
-MISSING = "Spin and gcc are not both installed, and the model of the claim protocol is checked with them: apt-get install spin gcc"
 
 QUICK = {variant.name: variant for variant in VARIANTS if variant.group == "quick"}
 SAFE = "create or get goes on"
@@ -38,15 +29,6 @@ UNSAFE = {
     ),
     "an attempt with an outcome dispatched again": ("a key that expires, and an attempt with an outcome dispatched again",),
 }
-
-
-@pytest.fixture
-def tools() -> None:
-    """Spin and gcc."""
-    if shutil.which("spin") is None or shutil.which("gcc") is None:
-        if os.environ.get(_NEEDED):
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
 
 
 def told(name: str) -> tuple[str, ...]:
