@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from countermark.evidence.members import CheckpointSeen, Read, Unread
-from countermark.recipe import ROSTER, Manifest, spellings
+from countermark.recipe import ROSTER, Manifest
 from countermark.run.attempts import AttemptKey, Nonce
 from countermark.run.checkpoint import (
     COMPONENTS,
@@ -35,12 +35,6 @@ CONTEXT = RunContext("sim", {}, {}, ("train",), "/", {}, "local")
 @cache
 def desired() -> TrainingRunDesired:
     return examples.desired()
-
-
-@cache
-def spelled() -> Mapping[str, str]:
-    """The desired manifest's spellings: a pure function of one value, computed once for all histories."""
-    return spellings(desired().manifest)
 
 
 @cache

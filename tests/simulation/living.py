@@ -87,7 +87,6 @@ def simulated() -> Iterator[None]:
             (running, "conclusion_lines", lambda conclusion: ()),
             (acting, "encode_desired", lambda desired: b""),
             (acting, "read_terminal", _terminal_of),
-            (fold, "spellings", lambda manifest: clean.spelled()),
             (fold, "admit_checkpoint", clean.admitted),
             (sweeping, "admit_checkpoint", clean.admitted),
         ):

@@ -55,6 +55,7 @@ def _fault(name: str, *plantings: Planting) -> Fault:
 
 
 _ADMIT: Final = claims_room.admit_start_claim
+_APPEND: Final = SimStore._append
 _CLAIM_START: Final = SimStore.claim_start
 _INTENT: Final = dispatch_room.admit_dispatch_intent
 _DEFECTS: Final = claims_room._claim_defects
@@ -67,6 +68,16 @@ def _by_attempt(ledger: Any, snapshot: int, transition: Any, candidate: Any) -> 
         if claim.attempt == candidate:
             return AlreadyCommitted(claim)
     return Admissible(ExecutionClaim(transition, candidate, ledger.version + 1))
+
+
+def _names_itself(ledger: Any, snapshot: int, transition: Any, candidate: Any) -> object:
+    answer = _ADMIT(ledger, snapshot, transition, candidate)
+    return AlreadyCommitted(ExecutionClaim(transition, candidate, answer.claim.version)) if isinstance(answer, AlreadyCommitted) else answer
+
+
+def _some_claims_are_not_kept(store: SimStore, kind: str, *by: Any, **more: Any) -> None:
+    if kind != "claim" or store.calls % 3:
+        _APPEND(store, kind, *by, **more)  # type: ignore[arg-type]
 
 
 def _any_version(ledger: Any, snapshot: int, transition: Any, candidate: Any) -> object:
@@ -135,6 +146,8 @@ MUTANTS: Mapping[str, Fault] = {
     fault.__name__: fault
     for fault in (
         _fault("the key is the attempt", (claims_room, "admit_start_claim", _by_attempt)),
+        _fault("the loser is told of itself", (claims_room, "admit_start_claim", _names_itself)),
+        _fault("a claim is answered and not kept", (SimStore, "_append", _some_claims_are_not_kept)),
         _fault("the cause is not in the slot", (claims_room, "cause_parts", lambda cause: (type(cause).__name__,))),
         _fault("the version is not compared", (claims_room, "admit_start_claim", _any_version)),
         # Each of the two rules covers for the other: a claim on the version of its look, and one successor for each attempt.

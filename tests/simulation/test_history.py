@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -173,6 +174,12 @@ class _Blind:
 def test_each_break_is_named_and_nothing_else(name: str) -> None:
     events, expected = BREAKS[name]
     assert check(events, ends_known=True) == expected
+
+
+def test_every_kind_of_violation_has_its_break() -> None:
+    """An unreadable line is broken in a file, below."""
+    broken = {type(violation) for _, expected in BREAKS.values() for violation in expected}
+    assert broken | {LineUnreadable} == set(get_args(Violation))
 
 
 @proven_by(

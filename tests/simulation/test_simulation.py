@@ -34,6 +34,23 @@ def test_each_planted_fault_is_betrayed(name: str) -> None:
     print(f"\n{name}: betrayed by history {told.histories}: {told.failure.what[:200]}")
 
 
+@pytest.mark.parametrize(
+    ("name", "violation"),
+    [
+        ("the key is the attempt", "SlotWonTwice"),
+        ("the loser is told of itself", "WrongWinnerNamed"),
+        ("a claim is answered and not kept", "AnswerBeforeCommit"),
+    ],
+)
+def test_the_three_rules_of_claims_are_seen_in_recorded_histories(name: str, violation: str) -> None:
+    """One winner for each slot, every loser names it, no answer before the commit: each broken in the program, and found by its history."""
+    failing: list[str] = []
+    with MUTANTS[name]():
+        for first in range(0, 400, 20):
+            failing += [told.failure.what for told in [histories(first, 20, shrinking=False)] if told.failure is not None]
+    assert any(f"{violation}(" in what for what in failing), failing
+
+
 def test_a_seed_gives_the_same_history_and_so_do_its_decisions() -> None:
     with simulated():
         for seed in range(40):
