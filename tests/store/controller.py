@@ -1,11 +1,13 @@
 """Controllers in processes of their own over one real ledger, which are killed with SIGKILL and come back.
 
-``race FOLDER CONTROLLERS ROUNDS SEED KEY``: each controller claims a start of the runs r0, r1, … under identities of its own, and writes a
-line for each answer *after* the answer. Each kills itself at planned points, is brought back by the parent and goes on with the same
-round. With KEY ``transition`` they claim the run's initial attempt; with ``attempt`` the transition carries the attempt's identity, which
-is what a key on the attempt amounts to.
+``race FOLDER ADDRESS CONTROLLERS ROUNDS SEED KEY``: each controller claims a start of the runs r0, r1, … under identities of its own, and
+writes a line for each answer *after* the answer. Each kills itself at planned points, is brought back by the parent and goes on with the
+same round. With KEY ``transition`` they claim the run's initial attempt; with ``attempt`` the transition carries the attempt's identity,
+which is what a key on the attempt amounts to.
 
-``make FOLDER MAKERS SEED``: makers of one store start at once, and some are killed from outside at a random moment.
+``make FOLDER ADDRESS MAKERS SEED``: makers of one store start at once, and some are killed from outside at a random moment.
+
+ADDRESS is the store's, on any kind of database; FOLDER keeps what the controllers write down beside it.
 
 Both print the number of kills by point as JSON.
 """
@@ -25,7 +27,8 @@ from typing import Any
 from countermark.run.attempts import AttemptKey, InitialAttempt, Nonce, RequestedReexecution
 from countermark.run.claims import AlreadyCommitted, Committed, SnapshotStale, Transition
 from countermark.store import ledger
-from countermark.store.sqlite import SqliteStore
+from countermark.store.interface import Store
+from countermark.store.opening import open_store
 from tests.run.examples import demand_id, work
 
 POINTS = ("before the claim", "in the transaction", "between insert and commit", "after the commit", "after the intent")
@@ -36,7 +39,7 @@ def die_at(planned: str, here: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def claimant(store: SqliteStore, who: str, by_attempt: bool, answers: Any) -> Callable[[int, str], None]:
+def claimant(store: Store, who: str, by_attempt: bool, answers: Any) -> Callable[[int, str], None]:
     """What one controller does in a round, dying at the planned point."""
     honest = ledger.append_claim
     point = ""
@@ -66,9 +69,9 @@ def claimant(store: SqliteStore, who: str, by_attempt: bool, answers: Any) -> Ca
     return act
 
 
-def controller(folder: Path, who: str, begin: int, rounds: int, seed: int, by_attempt: bool) -> None:
+def controller(folder: Path, address: str, who: str, begin: int, rounds: int, seed: int, by_attempt: bool) -> None:
     chance = random.Random(f"{seed}/{who}")
-    with SqliteStore.open(folder, create=False) as store, (folder / f"answers-{who}").open("a", buffering=1) as answers:
+    with open_store(address, create=False) as store, (folder / f"answers-{who}").open("a", buffering=1) as answers:
         act = claimant(store, who, by_attempt, answers)
         while not (folder / "go").exists():
             time.sleep(0.001)
@@ -89,9 +92,9 @@ def forked(act: Callable[[], None]) -> int:
     os._exit(0)
 
 
-def race(folder: Path, controllers: int, rounds: int, seed: int, by_attempt: bool) -> Counter[str]:
+def race(folder: Path, address: str, controllers: int, rounds: int, seed: int, by_attempt: bool) -> Counter[str]:
     def start(who: str, begin: int) -> int:
-        return forked(lambda: controller(folder, who, begin, rounds, seed, by_attempt))
+        return forked(lambda: controller(folder, address, who, begin, rounds, seed, by_attempt))
 
     living = {start(f"{number}.0", 0): f"{number}.0" for number in range(controllers)}
     (folder / "go").touch()
@@ -107,10 +110,10 @@ def race(folder: Path, controllers: int, rounds: int, seed: int, by_attempt: boo
     return ended
 
 
-def make(folder: Path, makers: int, seed: int) -> Counter[str]:
+def make(address: str, makers: int, seed: int) -> Counter[str]:
     """Some makers are killed within the few milliseconds that a making takes; the last one is left to end."""
     chance = random.Random(seed)
-    children = [forked(lambda: SqliteStore.open(folder, create=True).close()) for _ in range(makers)]
+    children = [forked(lambda: open_store(address, create=True).close()) for _ in range(makers)]
     doomed = children[: makers - 1]
     for child in doomed:
         time.sleep(chance.random() * 0.015)
@@ -120,9 +123,9 @@ def make(folder: Path, makers: int, seed: int) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    command, place, *numbers = sys.argv[1:]
+    command, place, address, *numbers = sys.argv[1:]
     if command == "race":
-        done = race(Path(place), int(numbers[0]), int(numbers[1]), int(numbers[2]), numbers[3] == "attempt")
+        done = race(Path(place), address, int(numbers[0]), int(numbers[1]), int(numbers[2]), numbers[3] == "attempt")
     else:
-        done = make(Path(place), int(numbers[0]), int(numbers[1]))
+        done = make(address, int(numbers[0]), int(numbers[1]))
     print(json.dumps(done))

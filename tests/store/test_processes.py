@@ -13,6 +13,7 @@ import pytest
 from countermark.run.records import RunRecord
 from countermark.store import creation
 from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE
+from countermark.store.opening import folder_of, make_store, open_store
 from countermark.store.sqlite import SqliteStore
 from tests.run.examples import demand_id, desired
 from tests.store.examples import recorded
@@ -31,12 +32,18 @@ def ran(*arguments: object) -> Counter[str]:
     return found
 
 
-def raced(folder: Path, key: str) -> tuple[Counter[str], dict[int, set[str]], dict[int, list[str]]]:
+@pytest.fixture(params=["postgresql", "sqlite"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a store may be made, on each kind of database."""
+    return request.getfixturevalue("postgres_url") if request.param == "postgresql" else f"sqlite:///{tmp_path / 'store'}"
+
+
+def raced(folder: Path, address: str, key: str) -> tuple[Counter[str], dict[int, set[str]], dict[int, list[str]]]:
     """Kills, the attempts that were answered in each round, and those that each run's ledger holds."""
-    with SqliteStore.open(folder, create=True) as store:
+    with open_store(address, create=True) as store:
         for number in range(ROUNDS):
             recorded(store, desired(f"r{number}"))
-    ended = ran("race", folder, CONTROLLERS, ROUNDS, 7, key)
+    ended = ran("race", folder, address, CONTROLLERS, ROUNDS, 7, key)
     answered: defaultdict[int, set[str]] = defaultdict(set)
     told: Counter[str] = Counter()
     for path in folder.glob("answers-*"):
@@ -45,7 +52,7 @@ def raced(folder: Path, key: str) -> tuple[Counter[str], dict[int, set[str]], di
             told[f"{kind} {nonce}"] += 1
     assert not [line for line, times in told.items() if line.startswith("Committed") and times > 1], "one claim was won twice"
     held: dict[int, list[str]] = {}
-    with SqliteStore.open(folder, create=False) as store:
+    with open_store(address, create=False) as store:
         assert store.check() == ()
         for number in range(ROUNDS):
             record = store.load_run(demand_id(f"r{number}").run_id())
@@ -55,8 +62,8 @@ def raced(folder: Path, key: str) -> tuple[Counter[str], dict[int, set[str]], di
     return ended, dict(answered), held
 
 
-def test_killed_controllers_make_one_claim_for_each_slot_and_every_answer_names_it(tmp_path: Path) -> None:
-    ended, answered, held = raced(tmp_path / "store", "transition")
+def test_killed_controllers_make_one_claim_for_each_slot_and_every_answer_names_it(tmp_path: Path, address: str) -> None:
+    ended, answered, held = raced(tmp_path, address, "transition")
     print(f"{CONTROLLERS} controllers, {ROUNDS} slots, {ended['killed']} killed, 0 double claims")
     assert ended["killed"] >= 10
     assert ended["ended"] == CONTROLLERS
@@ -64,21 +71,21 @@ def test_killed_controllers_make_one_claim_for_each_slot_and_every_answer_names_
     assert answered == {number: set(attempts) for number, attempts in held.items()}
 
 
-def test_keyed_by_the_attempt_the_same_race_makes_several(tmp_path: Path) -> None:
-    _, _, held = raced(tmp_path / "store", "attempt")
+def test_keyed_by_the_attempt_the_same_race_makes_several(tmp_path: Path, address: str) -> None:
+    _, _, held = raced(tmp_path, address, "attempt")
     assert sum(len(attempts) > 1 for attempts in held.values()) > ROUNDS // 2
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_makers_of_one_store_that_are_killed_leave_nothing_or_a_whole_store(tmp_path: Path, seed: int) -> None:
-    folder = tmp_path / "store"
-    ended = ran("make", folder, 4, seed)
+def test_makers_of_one_store_that_are_killed_leave_nothing_or_a_whole_store(tmp_path: Path, address: str, seed: int) -> None:
+    ended = ran("make", tmp_path, address, 4, seed)
     assert ended["ended"] >= 1
-    with SqliteStore.open(folder, create=False) as store:
+    with open_store(address, create=False) as store:
         assert store.check() == ()
         recorded(store)
-    SqliteStore.initialise(folder)
-    assert {path.name for path in folder.iterdir()} == {LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE}
+    assert not make_store(address), "there is nothing left to be made"
+    if (folder := folder_of(address)) is not None:
+        assert {path.name for path in folder.iterdir()} == {LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE}
 
 
 class Killed(BaseException):

@@ -5,18 +5,20 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from countermark.store import reading
-from countermark.store.failures import StoreError, StoreForbidden, StoreLocked, StoreMissing, StoreReadOnly
+from countermark.store.failures import ServerTakesNoWrites, StoreError, StoreForbidden, StoreLocked, StoreMissing, StoreReadOnly
+from countermark.store.postgres import PostgresStore
 from countermark.store.reading import open_to_read
 from countermark.store.sqlite import SqliteStore
 from tests.faults import planted, proven_by
-from tests.store.examples import CONTEXT, desired
+from tests.postgres import Cluster
+from tests.store.examples import CONTEXT, RUN, desired, recorded
 
 
 @pytest.fixture
@@ -132,4 +134,35 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again(
             assert isinstance(error.failure, StoreLocked)
         else:
             pytest.fail("a torn copy was read")
+    assert list(copies.iterdir()) == []
+
+
+def copied_first() -> AbstractContextManager[object]:
+    """A store of any kind is taken for a folder."""
+
+    def wrong(url: str, create: bool) -> Any:
+        raise StoreError(StoreReadOnly(url))
+
+    return planted(reading, "open_store", wrong)()
+
+
+@proven_by(copied_first)
+def test_a_store_in_postgresql_is_read_where_it_is(postgres_url: str, copies: Path) -> None:
+    with PostgresStore.open(postgres_url, create=True) as store:
+        recorded(store)
+    try:
+        with open_to_read(postgres_url) as store:
+            assert [each.run_id for each in store.list_runs()] == [RUN]
+            assert list(copies.iterdir()) == []
+    except StoreError as error:
+        pytest.fail(str(error))
+
+
+def test_a_postgresql_server_that_takes_no_writes_is_no_disk_to_be_copied(postgres: Cluster, postgres_url: str, copies: Path) -> None:
+    PostgresStore.initialise(postgres_url)
+    name = postgres_url.rpartition("/")[2].partition("?")[0]
+    postgres.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    with pytest.raises(StoreError) as caught, open_to_read(postgres_url):
+        pass
+    assert isinstance(caught.value.failure, ServerTakesNoWrites)
     assert list(copies.iterdir()) == []

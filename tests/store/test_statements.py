@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
-from sqlalchemy import Connection, bindparam, create_engine, insert, select, union_all
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy import Connection, Engine, bindparam, create_engine, insert, select, union_all
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.schema import CreateSchema
 
 from countermark.run.demand import TrainingRunDesired
 from countermark.run.records import RunIdRowMismatch, WorkKeyRowMismatch
 from countermark.store import control_rows as room
 from countermark.store.control_rows import control_rows
 from countermark.store.material import Material, derive
+from countermark.store.postgres import connect, read_url
+from countermark.store.postgres_schema import SCHEMA
 from countermark.store.rows import WORK_COLUMNS, context_columns, desired_columns, work_of
 from countermark.store.schema import FACT_TABLES, LEDGER, facts, runs
 from countermark.store.statements import Statement
@@ -29,10 +32,22 @@ NEW_RUN = Statement(insert(runs))
 BY_NAME = Statement(select(runs).where(runs.c.requester == "ada", runs.c.request == bindparam("request")))
 
 
-@pytest.fixture
-def connection() -> Iterator[Connection]:
-    engine = create_engine("sqlite+pysqlite://")
+def _sqlite(request: pytest.FixtureRequest) -> Engine:
+    return create_engine("sqlite+pysqlite://")
+
+
+def _postgresql(request: pytest.FixtureRequest) -> Engine:
+    return connect(read_url(request.getfixturevalue("postgres_url")), 10)
+
+
+@pytest.fixture(params=[_postgresql, _sqlite], ids=["postgresql", "sqlite"])
+def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A connection to tables of the ledger as Core makes them, on each kind of database."""
+    engine: Engine = request.param(request)
     with engine.connect() as connected:
+        if connected.dialect.name == "postgresql":
+            connected.execute(CreateSchema(SCHEMA))
+            connected.exec_driver_sql("SET session_replication_role = replica")
         LEDGER.create_all(connected)
         connected.commit()
         yield connected
@@ -57,11 +72,19 @@ def test_a_statement_begins_a_transaction_that_can_be_taken_back(connection: Con
 
 def test_a_driver_s_error_comes_out_as_sqlalchemy_s(connection: Connection) -> None:
     NEW_RUN.run(connection, **ROW)
+    connection.commit()
     with pytest.raises(IntegrityError):
         NEW_RUN.run(connection, **ROW)
-    connection.exec_driver_sql("DROP TABLE runs")
-    with pytest.raises(OperationalError):
+    connection.rollback()
+    assert BY_NAME.rows(connection, request="nightly") == (ROW,)
+    connection.exec_driver_sql("DROP TABLE runs" + (" CASCADE" if connection.dialect.name == "postgresql" else ""))
+    connection.commit()
+    gone = ProgrammingError if connection.dialect.name == "postgresql" else OperationalError
+    with pytest.raises(gone):
         BY_NAME.rows(connection, request="nightly")
+    connection.rollback()
+    with pytest.raises(gone):
+        NEW_RUN.run(connection, **ROW)
 
 
 # ------------------------------------------------------------------------------------------------------- control facts
