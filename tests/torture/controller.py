@@ -55,10 +55,11 @@ def everything(verdict: Verdict) -> bool:
 @final
 @dataclass
 class Controller:
-    """One life of one controller."""
+    """One life of one controller. ``life``: its number, which no other process of the storm has, as pids come back in a long one."""
 
     scene: Scene
     chance: random.Random
+    life: int
     resolution: Resolution = field(default_factory=clean_resolution)
     calls: int = 0
 
@@ -247,7 +248,7 @@ class _Watched:
         controller, history = self._controller, self._controller.scene.history
         controller.meet(f"claim-{run}-{snapshot}")
         controller.calls += 1
-        call = f"{os.getpid()}.{controller.calls}"
+        call = f"{controller.life}.{controller.calls}"
         append(history, Asked(call, run, transition.slot().hex, candidate.nonce.hex, snapshot))
         answer = method(*arguments, **named)
         match answer:

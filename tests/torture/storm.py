@@ -194,7 +194,7 @@ class Storm:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            Controller(self.scene, self.scene.chance("controller", slot, life)).live()
+            Controller(self.scene, self.scene.chance("controller", slot, life), life).live()
             code = 0
         except BaseException:
             with open(self.scene.root / "crashes", "a", encoding="utf-8") as file:
