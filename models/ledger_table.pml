@@ -49,12 +49,16 @@ inline questions() {
       fi
     }
   }
-  for (one : 0 .. 2) {
+  /* Only a claim asks whether the ledger moved. */
+  for (one : (stale -> 3 : 0) .. 2) {
     ask(ASK_INTENT, one, 0);
     ask(ASK_GIVE_UP, one, 0);
     for (two : REFUSED .. DISPATCHED) { ask(ASK_OUTCOME, one, two) }
   }
-  ask(ASK_CANCEL, 0, 0)
+  if
+  :: !stale -> ask(ASK_CANCEL, 0, 0)
+  :: else
+  fi
 }
 
 init {

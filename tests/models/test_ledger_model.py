@@ -87,11 +87,18 @@ def cause_of(number: int, follows: int) -> Cause:
     return made[number]
 
 
-def ledger_of(row: Row, launcher: Launcher) -> RunLedger:
-    """The row's ledger as the program has it; an attempt of the model that is counted from 1 is the key of its number."""
-    made = [claim(1, InitialAttempt()), claim(2, cause_of(row.second_cause, 1), version=2)][: row.claims]
+@cache
+def wanted(cause: int, follows: int) -> claims.Transition:
+    """The transition that a row asks to claim."""
+    return transition(cause_of(cause, follows))
+
+
+@cache
+def ledger_of(count: int, facts_of: tuple[int, int], second_cause: int, cancelled: bool, launcher: Launcher) -> RunLedger:
+    """A row's ledger as the program has it; an attempt of the model that is counted from 1 is the key of its number."""
+    made = [claim(1, InitialAttempt()), claim(2, cause_of(second_cause, 1), version=2)][:count]
     intents, outcomes, given_up = [], [], []
-    for number, fact in enumerate(row.facts[: row.claims], 1):
+    for number, fact in enumerate(facts_of[:count], 1):
         given, dispatched = divmod(fact, 5)
         if dispatched:
             intents.append(DispatchIntent(key(number), launcher, "here", 0))
@@ -99,14 +106,14 @@ def ledger_of(row: Row, launcher: Launcher) -> RunLedger:
             outcomes.append(DispatchOutcome(key(number), RESULTS[dispatched - 2], 0))
         if given:
             given_up.append(Abandonment(key(number), "ada", 0))
-    cancellations = (Cancellation("ada", 0),) if row.cancelled else ()
+    cancellations = (Cancellation("ada", 0),) if cancelled else ()
     facts = len(made) + len(intents) + len(outcomes) + len(given_up) + len(cancellations)
     return RunLedger(desired(), facts, tuple(made), tuple(intents), tuple(outcomes), cancellations, tuple(given_up))
 
 
 def claim_answer(row: Row, ledger: RunLedger) -> Answer:
     snapshot = ledger.version - 1 if row.stale else ledger.version
-    answer = admit_start_claim(ledger, snapshot, transition(cause_of(row.y, row.x)), key(row.claims + 1))
+    answer = admit_start_claim(ledger, snapshot, wanted(row.y, row.x), key(row.claims + 1))
     match answer:
         case AlreadyCommitted(held):
             return ALREADY, 1 + [one.attempt for one in ledger.claims].index(held.attempt), 0
@@ -130,7 +137,7 @@ def intent_answer(row: Row, ledger: RunLedger, launcher: Launcher) -> Answer:
 
 def program_answer(row: Row, launcher: Launcher) -> Answer:
     """What the program answers to the row's question."""
-    ledger = ledger_of(row, launcher)
+    ledger = ledger_of(row.claims, row.facts, row.second_cause, row.cancelled, launcher)
     match row.kind:
         case 0:  # CLAIM
             return claim_answer(row, ledger)
