@@ -105,7 +105,7 @@ def test_a_controller_takes_as_many_runs_as_it_can_see_to_in_time_and_no_more(be
 def run_by_run() -> AbstractContextManager[object]:
     """Each run is watched to its end before the next one is looked at."""
 
-    def to_the_end(ports: Any, run_id: str, retries: int, allowed: Any) -> Any:
+    def to_the_end(ports: Any, run_id: str, retries: int, allowed: Any, progress: Any) -> Any:
         deadline = time.monotonic() + 8
         steps: list[Any] = []
         for step in running.watch(ports, run_id, retries, allowed):

@@ -88,7 +88,7 @@ class Terminal(io.StringIO):
 
 
 def each_look_is_a_line() -> AbstractContextManager[object]:
-    return planted(every.Progress, "draw", lambda self, line, at_once=False: sys.stderr.write(line + "\n"))()
+    return planted(every.Progress, "draw", lambda self, line, *rest, **more: sys.stderr.write(line + "\n"))()
 
 
 @proven_by(each_look_is_a_line)

@@ -69,12 +69,12 @@ class Pause:
     rounds: int
 
 
-def once_each(ports: Ports, retries: int, allowed: Allowed) -> Iterator[Turn]:
+def once_each(ports: Ports, retries: int, allowed: Allowed, progress: Callable[[str], None] = quiet) -> Iterator[Turn]:
     """One turn for every open run; where something was done for it, what is told is what a second look found."""
     for run in ports.store.list_runs(open_only=True):
-        step = step_of(ports, run.run_id, retries, allowed)
+        step = step_of(ports, run.run_id, retries, allowed, progress)
         if isinstance(step, Step) and step.acted.lines:
-            looked = look_at(ports, run.run_id)
+            looked = look_at(ports, run.run_id, progress)
             step = Step(looked, step.acted) if isinstance(looked, Looked) else looked
         yield Turn(run, step)
 
@@ -163,7 +163,8 @@ _SIGNS_S: Final = 0.05
 @dataclass(slots=True)
 class Rounds:
     """A controller: iterate ``turns`` to have it work. ``shares``: it takes its runs from the store's agenda. ``stay``: it goes on when
-    nothing is left, for the runs that come later. ``told``: hears sentences about a store that is waited for."""
+    nothing is left, for the runs that come later. ``told``: hears sentences about a store that is waited for; ``progress``: the stages of
+    each sweep."""
 
     ports: Ports
     retries: int
@@ -171,6 +172,7 @@ class Rounds:
     shares: bool
     stay: bool
     told: Callable[[str], None] = quiet
+    progress: Callable[[str], None] = quiet
     pace: Pace = field(default_factory=Pace)
     _signs: dict[str, Signs] = field(default_factory=dict[str, Signs])
     _uncertain: dict[str, float] = field(default_factory=dict[str, float])
@@ -207,7 +209,7 @@ class Rounds:
         return patiently(act, self.told, STAYING_S if self.stay else PATIENCE_S)
 
     def _turn(self, agenda: _Agenda, run: RunListed) -> Turn:
-        step = self._patiently(lambda: step_of(self.ports, run.run_id, self.retries, self.allowed))
+        step = self._patiently(lambda: step_of(self.ports, run.run_id, self.retries, self.allowed, self.progress))
         turn = Turn(run, step)
         self._signs.pop(run.run_id, None)
         if turn.closed:

@@ -25,7 +25,7 @@ from countermark.run.claims import RunLedger
 from countermark.run.demand import subject_of
 from countermark.verdict.sweep import Sweep
 
-#: Told the name of each stage before it is read.
+#: Told the name of each stage before it is read, and an empty one when nothing is read any more.
 Progress = Callable[[str], None]
 
 
@@ -49,6 +49,13 @@ class Observer(Protocol):
 
 def look(ledger: RunLedger, observer: Observer, grace_ms: int, progress: Progress = quiet) -> Sweep:
     """Read the six stages. ``ledger`` is loaded before, so that every attempt that it names is looked at."""
+    try:
+        return _looked(ledger, observer, grace_ms, progress)
+    finally:
+        progress("")
+
+
+def _looked(ledger: RunLedger, observer: Observer, grace_ms: int, progress: Progress) -> Sweep:
     subject = subject_of(ledger.desired)
     progress("terminals")
     terminals = RawRead(subject, observer.terminals(ledger))

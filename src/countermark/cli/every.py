@@ -40,7 +40,9 @@ def every_run(
     found = _Found(keeps_closed=not stay)
     drawing = Progress()
     turns: Iterable[Turn | Pause] = (
-        Rounds(ports, retries, allowed, acts, stay, told=drawing.say).turns() if watch else once_each(ports, retries, allowed)
+        Rounds(ports, retries, allowed, acts, stay, told=drawing.say, progress=drawing.stage).turns()
+        if watch
+        else once_each(ports, retries, allowed, drawing.stage)
     )
     for turn in turns:
         if isinstance(turn, Pause):
@@ -61,8 +63,15 @@ class Progress:
 
     terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
     drawn_s: float = 0.0
+    line: str = ""
 
-    def draw(self, line: str, at_once: bool = False) -> None:
+    def stage(self, stage: str) -> None:
+        """What the look that is under way reads now; a short one is over before the next line is due."""
+        if stage:
+            self.draw(f"{self.line}: looking at {stage}" if self.line else f"looking at {stage}", kept=self.line)
+
+    def draw(self, line: str, at_once: bool = False, kept: str | None = None) -> None:
+        self.line = line if kept is None else kept
         if self.terminal and (at_once or time.monotonic() - self.drawn_s >= _DRAWN_EVERY_S):
             self.drawn_s = time.monotonic()
             sys.stderr.write(f"\r\x1b[K{line}")

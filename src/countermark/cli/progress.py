@@ -3,11 +3,14 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from countermark.lines.texts import plain, sized
 
 _INTERVAL_S: Final = 0.1
+#: A sweep's stages; a test holds the number to the evidence's own list, which is too heavy to be imported here.
+STAGE_COUNT: Final = 6
 
 
 def hashing(what: str) -> Callable[[int, int], None]:
@@ -28,6 +31,31 @@ def hashing(what: str) -> Callable[[int, int], None]:
         sys.stderr.flush()
 
     return draw
+
+
+def sweeping() -> Callable[[str], None]:
+    """Told the stage that a sweep reads, and an empty text at its end; draws one line in its place and clears it. A long sweep reads and
+    hashes what attempts left: the line says at which of its stages it is."""
+    return _Sweeping().tell if sys.stderr.isatty() else _unheard
+
+
+@final
+@dataclass(slots=True)
+class _Sweeping:
+    stages: int = 0
+
+    def tell(self, stage: str) -> None:
+        if not stage:
+            sys.stderr.write("\r\x1b[K")
+            self.stages = 0
+        else:
+            self.stages += 1
+            sys.stderr.write(f"\r\x1b[Klooking: {plain(stage, 60)} ({self.stages} of {STAGE_COUNT})")
+        sys.stderr.flush()
+
+
+def _unheard(stage: str) -> None:
+    """Nobody watches."""
 
 
 def _silent(done: int, total: int) -> None:

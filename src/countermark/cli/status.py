@@ -17,6 +17,7 @@ def status(
     from countermark.app.running import look_at, open_runs
     from countermark.cli.context import settings
     from countermark.cli.failures import CallRefused
+    from countermark.cli.progress import sweeping
     from countermark.cli.running import concluded, found, opened
     from countermark.lines.defects import known
     from countermark.lines.runs import RUN_COLUMNS, run_document, run_row
@@ -34,7 +35,7 @@ def status(
             documents: list[JsonValue] = [{**run_document(each.summary), "verdict": each.arm or None} for each in waiting]
             blocks = (Table((*RUN_COLUMNS, "verdict"), rows),) if waiting else nothing
             return Answer({"runs": documents}, blocks, warnings=chosen.warnings)
-        looked = look_at(ports, found(ports, run).run_id)
+        looked = look_at(ports, found(ports, run).run_id, sweeping())
         if isinstance(looked, Refused):
             raise CallRefused(known(looked.defects))
         return concluded(looked, (), chosen.warnings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from countermark.cli.answers import DONE, REFUSED, Answer
 from countermark.cli.failures import CallRefused, OfRun
-from countermark.cli.progress import say
+from countermark.cli.progress import say, sweeping
 from countermark.cli.running import concluded
 from countermark.lines.defects import AnyDefect, known
 from countermark.lines.sentence import short
@@ -109,7 +109,7 @@ def followed(
     said = list(before)
     last = None
     named = ""
-    for step in watch(ports, run_id, retries, allowed, told=say):
+    for step in watch(ports, run_id, retries, allowed, sweeping(), told=say):
         if isinstance(step, Refused):
             return _refused(ports, run_id, known(step.defects), tuple(said), warnings, must)
         name = type(step.looked.conclusion.verdict).__name__
@@ -138,14 +138,14 @@ def once(
     """Look once and do what is allowed. Where something was done, the answer is what a second look found, never what held before."""
     from countermark.app.running import advance, look_at, look_soon
 
-    step = advance(ports, run_id, retries, allowed)
+    step = advance(ports, run_id, retries, allowed, sweeping())
     if isinstance(step, Refused):
         return _refused(ports, run_id, known(step.defects), before, warnings, must)
     for line in step.acted.lines:
         say(line)
     if step.acted.lines:
         look_soon(ports, run_id)
-    looked = look_at(ports, run_id) if step.acted.lines else step.looked
+    looked = look_at(ports, run_id, sweeping()) if step.acted.lines else step.looked
     if isinstance(looked, Refused):
         raise CallRefused(known(looked.defects))
     return concluded(looked, (*before, *step.acted.lines), warnings, must)
