@@ -131,7 +131,7 @@ class Controller:
         while True:
             try:
                 with self.scene.ports(self.chance) as ports:
-                    store: Any = _Watched(ports.store, self)
+                    store: Any = Watched(ports.store, self)
                     self._work(self._under_its_clock(replace(ports, store=store)))
                 return
             except StoreError:
@@ -224,7 +224,7 @@ class Controller:
                 ports.store.abandon(run, claims[-1].attempt, "storm", ports.now_ms())
 
 
-class _Watched:
+class Watched:
     """The store, with points before and after the calls that matter, and with claims in the history."""
 
     def __init__(self, store: Any, controller: Controller) -> None:

@@ -6,15 +6,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from countermark.files import procfs
+from countermark.run.claims import SnapshotStale
 from tests.postgres import binaries, runs, without_postgresql
+from tests.simulation.checker import CallRepeated, check
+from tests.simulation.history import read
+from tests.torture.controller import Controller, Watched
 from tests.torture.database import database
 from tests.torture.mutants import MUTANTS
+from tests.torture.scene import RACE, Scene
 from tests.torture.tally import Count, Figures
 
 pytestmark = pytest.mark.slow
@@ -140,6 +147,19 @@ def test_a_storms_server_is_out_of_its_reach_and_ends_with_it() -> None:
         below = {row.pid for row in procfs.descendants(os.getpid(), procfs.processes())}
         assert (before == after, runs(before), runs(after), after in below) == (False, False, True, False)
     assert (runs(after), folder.exists()) == (False, False)
+
+
+def test_two_lives_under_one_pid_are_two_in_the_history(tmp_path: Path) -> None:
+    """In a storm of half an hour pids come back."""
+    scene = Scene(tmp_path, SEED, replace(RACE, meeting=0))
+    transition = SimpleNamespace(slot=lambda: SimpleNamespace(hex="5" * 64))
+    store = SimpleNamespace(claim_start=lambda *arguments: SnapshotStale(4))
+    for life in (1, 2):
+        watched = Watched(store, Controller(scene, scene.chance(life), life))
+        for candidate in ("a", "b"):
+            watched.claim_start("run", 3, transition, SimpleNamespace(nonce=SimpleNamespace(hex=candidate)), 0)
+    seen = tuple(read(scene.history))
+    assert len(seen) == 8 and not [each for each in check(seen) if isinstance(each, CallRepeated)]
 
 
 def lines(*words: str) -> Count:
