@@ -17,9 +17,12 @@ from countermark.store.failures import (
     ServerTooOld,
     ServerUnreachable,
     StoreAddressUnknown,
+    StoreBroken,
     StoreDamaged,
     StoreError,
     StoreFailure,
+    StoreFull,
+    StoreLocked,
     StoreMissing,
     StoreOfAnotherVersion,
 )
@@ -290,3 +293,55 @@ def test_a_server_that_takes_no_writes_is_refused(postgres: Cluster, postgres_ur
         with pytest.raises(StoreError) as caught:
             store.cancel(RUN, "ada", 1)
         assert caught.value.failure == found
+
+
+# ------------------------------------------------------------------------------------------------------ the server's codes
+
+WHERE = "postgresql://ada@db.example/runs"
+SAID = "'so it says'"
+CODES: dict[str, StoreFailure] = {
+    "08006": ServerUnreachable(WHERE, SAID),
+    "25006": ServerTakesNoWrites(WHERE),
+    "25P03": ServerUnreachable(WHERE, SAID),
+    "28000": LoginRefused(WHERE, "ada", SAID),
+    "28P01": LoginRefused(WHERE, "ada", SAID),
+    "3D000": DatabaseMissing(WHERE, "runs"),
+    "3F000": StoreDamaged(WHERE, SAID),
+    "42501": PrivilegeMissing(WHERE, SAID),
+    "42703": StoreDamaged(WHERE, SAID),
+    "42P01": StoreDamaged(WHERE, SAID),
+    "53100": StoreFull(WHERE),
+    "53200": StoreBroken(WHERE, "the server is out of memory"),
+    "53300": ServerUnreachable(WHERE, SAID),
+    "55P03": StoreLocked(WHERE, 1_500, ""),
+    "57014": StoreBroken(WHERE, "the server cancelled the statement"),
+    "57P01": ServerUnreachable(WHERE, SAID),
+    "57P02": ServerUnreachable(WHERE, SAID),
+    "57P03": ServerUnreachable(WHERE, SAID),
+    "57P05": ServerUnreachable(WHERE, SAID),
+    "58030": StoreBroken(WHERE, SAID),
+    "XX001": StoreDamaged(WHERE, SAID),
+    "XX002": StoreDamaged(WHERE, SAID),
+}
+
+
+def told_by_class() -> AbstractContextManager[object]:
+    """Whatever the server says, it is taken for being away."""
+    return planted(postgres_errors, "state_of", lambda error: "08000")()
+
+
+def failure_of(code: str) -> StoreFailure | None:
+    import psycopg
+
+    error = psycopg.errors.lookup(code)("so it says")
+    return postgres_errors.postgres_failure(error, read_url(f"postgresql://ada:{quote(WRONG, safe='')}@db.example/runs"), 1.5)
+
+
+@proven_by(told_by_class)
+def test_each_code_of_the_server_means_one_failure() -> None:
+    assert {code: failure_of(code) for code in CODES} == CODES
+
+
+@pytest.mark.parametrize("code", ["23505", "23503", "40001", "42601", "22P02"])
+def test_a_mistake_of_ours_is_no_failing_environment(code: str) -> None:
+    assert failure_of(code) is None
