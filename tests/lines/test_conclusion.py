@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from countermark.evidence.members import Killed, Unread
+from countermark.evidence.members import Killed, NotAttempted, Unread
 from countermark.lines import conclusion as room
 from countermark.lines.conclusion import conclusion_document, conclusion_lines
 from countermark.run.attempts import RequestedReexecution
@@ -15,7 +15,7 @@ from countermark.verdict import Conclusion, Verdict
 from countermark.verdict.kinds import Blocked, CoordinatesUnread, ObservationRequired, WhyNot
 from tests.faults import planted, proven_by
 from tests.lines.samples import HOSTILE, sample
-from tests.verdict.scenes import Scene, Try, changed, concluded, ended, key, manifest, output, process
+from tests.verdict.scenes import Scene, Try, changed, checkpoint, concluded, ended, failed, key, manifest, output, process
 from tests.verdict.test_verdicts import NEIGHBOURS
 
 ARMS = get_args(Verdict)
@@ -149,3 +149,52 @@ def test_every_command_of_every_conflict_names_the_run_and_what_was_found_is_lef
     assert any("RUN: killed by signal 9" in line for line in blocked)
     done = conclusion_lines(concluded(changed(SCENES["Converged"], outputs={"local": (output(1, path="/RUN/a"),)})), "4fa0c3d2")
     assert "with /RUN/a (" in done[0]
+
+
+def codes(population: Any) -> list[str]:
+    return [one["code"] for one in population]
+
+
+def test_what_needs_an_observation_stands_in_the_document_by_who_mends_it() -> None:
+    scene = Scene(
+        (Try(1, Dispatched("started")), Try(2, Dispatched("started"), RequestedReexecution("again"))),
+        terminals={"supervisor": (ended(1), ended(2))},
+        outputs={"local": (output(1),), "other": "the disk failed", "third": NotAttempted("on n2")},
+        manifests={"local": (manifest(1, seed=None), manifest(2))},
+    )
+    late = changed(
+        scene, terminals={"supervisor": (ended(1),)}, again={"supervisor": (ended(1), ended(2))}, outputs={"local": (output(1),)}
+    )
+    document: Any = conclusion_document(concluded(scene))
+    assert {name: codes(population) for name, population in document["members"].items()} == {
+        "notAttempted": ["AxisNotAttempted"],
+        "refused": ["AxisRefused"],
+        "coordinatesUnread": ["CoordinatesUnread"],
+        "ordersMissing": [],
+    }
+    missing: Any = conclusion_document(concluded(late))
+    (order,) = missing["members"]["ordersMissing"]
+    assert (order["code"], order["rule"], order["earlier"], order["later"]) == (
+        "OrderMissing",
+        "SuccessWithoutOutput",
+        "terminals_again",
+        "outputs",
+    )
+
+
+def test_every_candidate_and_every_checkpoint_stands_in_the_document_by_its_whole_name() -> None:
+    several: Any = conclusion_document(concluded(SCENES["SeveralCandidates"]))["members"]
+    assert [(one["attempt"], one["output"], one["path"]) for one in several["candidates"]] == [
+        (key(number).nonce.hex, "sha256:" + "d" * 64, f"/store/{number}/output") for number in (1, 2)
+    ]
+    assert several["equalWeights"] is True
+    scene = Scene(
+        (Try(1, Dispatched("started")),),
+        terminals={"supervisor": (failed(1),)},
+        checkpoints={"local": (checkpoint(1, 5), checkpoint(1, 9))},
+    )
+    resumable: Any = conclusion_document(concluded(scene))["members"]
+    assert resumable["attempt"] == key(1).nonce.hex
+    assert [(one["attempt"], one["step"], one["path"]) for one in resumable["checkpoints"]] == [
+        (key(1).nonce.hex, step, f"/store/1/checkpoints/step-{step}") for step in (9, 5)
+    ]
