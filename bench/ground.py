@@ -93,6 +93,7 @@ def closed(store: Store, requests: Sequence[str]) -> None:
             )
             connection.execute(insert(cancellations), [{"run_id": each, "version": 1, "said_by": word} for each in ids])
         with _sql(store)._observing(ids[0]) as connection:
+            assert connection is not None
             looked = {"started_ms": 3_000, "ended_ms": 3_001, "digest": "0" * 64, "document": b"{}"}
             connection.execute(insert(sweeps), [{"sweep_id": each, "run_id": each, **looked} for each in ids])
             concluded = {"arm": "Cancelled", "closed": 1, "version": 1, "text": b"Cancelled\n"}

@@ -68,5 +68,5 @@ def follow(connection: Connection, run_id: str, closed: bool, version: int) -> N
     """
     if closed and version_of(connection, run_id) == version:
         _TAKE_OUT.run(connection, run_id=run_id)
-    elif is_recorded(connection, run_id):
+    elif not _has(connection, run_id) and is_recorded(connection, run_id):
         put(connection, run_id, 0)

@@ -124,8 +124,8 @@ class SqlStore(ABC):
         """One snapshot of the observations."""
 
     @abstractmethod
-    def _observing(self, run_id: str) -> AbstractContextManager[Connection]:
-        """A transaction that writes observations."""
+    def _observing(self, run_id: str) -> AbstractContextManager[Connection | None]:
+        """A transaction that writes observations of a run; None where no such run is recorded."""
 
     @abstractmethod
     def _planning(self) -> AbstractContextManager[Connection]:
@@ -344,11 +344,10 @@ class SqlStore(ABC):
             return Refused(wordy)
         if not rows.is_askable(run_id):
             return Refused(NonEmpty(RunUnknown(run_id)))
-        with self._reading() as connection:
-            if not ledger.is_recorded(connection, run_id):
-                return Refused(NonEmpty(RunUnknown(run_id)))
         sweep = StoredSweep(sweep_id, run_id, document, started_ms, ended_ms)
         with self._observing(run_id) as connection:
+            if connection is None:
+                return Refused(NonEmpty(RunUnknown(run_id)))
             standing = sweeps.load(connection, sweep_id)
             if standing is None:
                 if sweeps.append(connection, sweep):

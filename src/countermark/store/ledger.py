@@ -208,27 +208,35 @@ def _listed(row: Row) -> RunListed:
     return RunSummary(run_id, demand, name, created_ms, version, cancelled)
 
 
-def _summaries(connection: Connection, which: Any) -> tuple[RunListed, ...]:
+def _lines(which: Any) -> Executable:
+    """A line for each of these runs, by time of creation."""
     version = select(func.count()).where(facts.c.run_id == runs.c.run_id).scalar_subquery().label("version")
     cancelled = exists(select(1).where(cancellations.c.run_id == runs.c.run_id)).label("cancelled")
     columns = (runs.c.run_id, runs.c.requester, runs.c.request, runs.c.recipe_name, runs.c.created_ms, version, cancelled)
-    query = select(*columns).where(which).order_by(runs.c.created_ms, runs.c.run_id)
-    return tuple(map(_listed, fetch(connection, query)))
+    return select(*columns).where(which).order_by(runs.c.created_ms, runs.c.run_id)
+
+
+_ON_AGENDA: Final = Statement(_lines(runs.c.run_id.in_(select(agenda.c.run_id))))
+
+
+def _summaries(connection: Connection, query: Executable | Statement) -> tuple[RunListed, ...]:
+    found = query.rows(connection) if isinstance(query, Statement) else fetch(connection, query)
+    return tuple(map(_listed, found))
 
 
 def summaries(connection: Connection, prefix: str = "") -> tuple[RunListed, ...]:
     """The runs whose id begins with ``prefix``, by time of creation."""
-    return _summaries(connection, _begins(runs.c.run_id, prefix))
+    return _summaries(connection, _lines(_begins(runs.c.run_id, prefix)))
 
 
 def on_agenda(connection: Connection) -> tuple[RunListed, ...]:
     """The runs that may be open, by time of creation."""
-    return _summaries(connection, runs.c.run_id.in_(select(agenda.c.run_id)))
+    return _summaries(connection, _ON_AGENDA)
 
 
 def named(connection: Connection, run_ids: Sequence[str]) -> tuple[RunListed, ...]:
     """The runs of these ids, in their order; an id without a run is passed over: nothing can be done for it."""
-    found = {each.run_id: each for each in _summaries(connection, runs.c.run_id.in_(run_ids))}
+    found = {each.run_id: each for each in _summaries(connection, _lines(runs.c.run_id.in_(run_ids)))}
     return tuple(found[run_id] for run_id in run_ids if run_id in found)
 
 

@@ -254,7 +254,7 @@ class PostgresStore(SqlStore):
             self._engine.dispose(close=False)
             self._process = os.getpid()
 
-    def _begun(self, first: Callable[[Connection], None], read_only: bool) -> Connection:
+    def _begun(self, first: Callable[[Connection], object], read_only: bool) -> Connection:
         """A connection on which the transaction's first statement was answered. Nothing was written by then, so a connection that
         had broken while nobody used it is replaced, and a server that is just starting is waited for."""
         deadline = time.monotonic() + self._wait_s
@@ -285,7 +285,7 @@ class PostgresStore(SqlStore):
         return original is not None and (state_of(original) == STARTING or "the database system is" in str(original))
 
     @contextmanager
-    def _transaction(self, first: Callable[[Connection], None], read_only: bool = False) -> Generator[Connection, None, None]:
+    def _transaction(self, first: Callable[[Connection], object], read_only: bool = False) -> Generator[Connection, None, None]:
         """One transaction, committed when the block ends without an exception."""
         self._own()
         with translated(self._url, self._wait_s):
@@ -304,10 +304,11 @@ class PostgresStore(SqlStore):
         if commits == "off":
             raise StoreError(CommitNotDurable(self.location, ("synchronous_commit=off",)))
 
-    def _hold(self, connection: Connection, run_id: str) -> None:
-        """Exclude every other writer of the run until the transaction ends."""
+    def _hold(self, connection: Connection, run_id: str) -> bool:
+        """Exclude every other writer of the run until the transaction ends; whether it is recorded."""
         (row,) = _HOLD.rows(connection, run_id=run_id if run_id.isascii() and "\0" not in run_id else "")
         self._refuse_hasty(row["commits"])
+        return row["run_id"] is not None
 
     @contextmanager
     def _reading(self) -> Generator[Connection, None, None]:
@@ -325,10 +326,11 @@ class PostgresStore(SqlStore):
             yield connection
 
     @contextmanager
-    def _observing(self, run_id: str) -> Generator[Connection, None, None]:
+    def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
         """The run is held, so that the order of its sweeps is the order of their commits."""
-        with self._writing(run_id) as connection:
-            yield connection
+        recorded: list[bool] = []
+        with self._transaction(lambda connection: recorded.append(self._hold(connection, run_id))) as connection:
+            yield connection if recorded[-1] else None
 
     @contextmanager
     def _planning(self) -> Generator[Connection, None, None]:
@@ -338,9 +340,9 @@ class PostgresStore(SqlStore):
     @contextmanager
     def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> Generator[tuple[Connection, Connection], None, None]:
         """One transaction for both, so nothing can lie between them."""
-        with self._planning() as connection:
-            run_id = sweeps.run_of(connection, sweep_id)
-            self._hold(connection, run_id or "")
+        found: list[str | None] = []
+        with self._transaction(lambda connection: found.append(sweeps.run_of(connection, sweep_id))) as connection:
+            self._hold(connection, found[-1] or "")
             yield connection, connection
 
     # ------------------------------------------------------------------------------------------------------ the tables

@@ -40,7 +40,7 @@ from countermark.store.failures import (
 )
 from countermark.store.filesystem import mount_under, network_type
 from countermark.store.interface import Finding
-from countermark.store.ledger import version_of
+from countermark.store.ledger import is_recorded, version_of
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
 from countermark.store.sqlite_errors import translated
 from countermark.store.ticket import TicketTimeout, open_ticket, ticket
@@ -265,8 +265,12 @@ class SqliteStore(SqlStore):
             yield connection
 
     @contextmanager
-    def _observing(self, run_id: str) -> Generator[Connection, None, None]:
-        self._own()
+    def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
+        with self._reading() as control:
+            recorded = is_recorded(control, run_id)
+        if not recorded:
+            yield None
+            return
         with turn(self.folder, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
