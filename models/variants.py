@@ -40,7 +40,7 @@ class Variant:
 
 
 def _holds(name: str, switches: str, bounds: str, group: Literal["quick", "whole", "long"], search: Search = "every state") -> Variant:
-    return Variant(name, True, tuple(switches.split()), tuple(bounds.split()), search, group, 7200 if group == "long" else 1800)
+    return Variant(name, True, tuple(switches.split()), tuple(bounds.split()), search, group, 7200 if group == "long" else 3600)
 
 
 def _broken(name: str, switches: str, bounds: str = "CONTROLLERS=2") -> Variant:
