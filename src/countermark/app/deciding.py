@@ -98,10 +98,12 @@ def _begun(ports: Ports, looked: Looked, answer: Acted | Refused[object]) -> Act
 
 
 def _lost(ports: Ports, looked: Looked, lost: Lost, from_nothing: bool, by: str) -> Acted | Refused[object]:
-    """Relaunch the first lost attempt. That moves the ledger, so another one is for the next call."""
+    """Relaunch the first lost attempt. That moves the ledger, so another one is for the next call, and said to be."""
     checkpoints = () if from_nothing else admitted(looked.sweep)
     newest = checkpoints[0].identity if checkpoints else None
-    return _begun(ports, looked, relaunch_from(ports, looked.record, lost.attempts.first, newest, by))
+    answer = relaunch_from(ports, looked.record, lost.attempts.first, newest, by)
+    others = tuple(f"attempt {other.nonce.hex[:8]} is lost as well: the next retry is for it" for other in lost.attempts.more)
+    return _begun(ports, looked, answer if isinstance(answer, Refused) else Acted((*answer.lines, *others)))
 
 
 def _refused(looked: Looked, defect: object) -> Refused[object]:
