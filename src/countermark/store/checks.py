@@ -52,7 +52,7 @@ def database_findings(connection: Connection, path: Path, wanted: Objects, datab
     for row in connection.exec_driver_sql(f"PRAGMA {database}.foreign_key_check").all():
         yield Finding("ReferenceBroken", where, f"row {row[1]} of {row[0]} names a row of {row[2]} that is not there", TAMPERED)
     yield from differences(objects_in(connection, database), wanted, where)
-    yield from _log_findings(path.with_name(path.name + "-wal"))
+    yield from log_findings(path.with_name(path.name + "-wal"))
 
 
 def objects_in(connection: Connection, database: str = "main") -> Objects:
@@ -84,7 +84,7 @@ def differences(found: Objects, wanted: Objects, where: str) -> Iterator[Finding
         yield Finding("SchemaObjectChanged", where, f"the {kind} {name} is not as we make it", TAMPERED)
 
 
-def _log_findings(path: Path) -> Iterator[Finding]:
+def log_findings(path: Path) -> Iterator[Finding]:
     """A write-ahead log whose header does not add up is skipped by SQLite without a word, with every commit in it."""
     try:
         with path.open("rb") as file:

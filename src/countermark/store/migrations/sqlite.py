@@ -239,13 +239,12 @@ def _migrate(files: _Files, versions: Mapping[Database, int], plan: Plan, now_ms
     return Migrated(plan, str(copy))
 
 
-def _opened(folder: Path, wait_s: float) -> _Files:
+def _refuse_incomplete(folder: Path) -> None:
     if not (folder / LEDGER_FILE).exists():
         lost = folder.is_dir() and creation.ledger_was_here(folder)
         raise StoreError(StoreIncomplete(str(folder), LEDGER_FILE) if lost else StoreMissing(str(folder)))
     if not (folder / OBSERVATIONS_FILE).exists():
         raise StoreError(StoreIncomplete(str(folder), OBSERVATIONS_FILE))
-    return _Files(folder, wait_s)
 
 
 def migrate(folder: Path, dry_run: bool = False, wait_s: float = WAIT_S) -> Migration:
@@ -261,15 +260,35 @@ def migrate(folder: Path, dry_run: bool = False, wait_s: float = WAIT_S) -> Migr
             return _looked_at(folder, wait_s, lambda files, versions, plan: _migrate(files, versions, plan, now_ms))
 
 
+def _plan(folder: Path, found: int) -> Plan:
+    return Plan(f"sqlite:///{folder}", found, SCHEMA_VERSION, steps(found, SCHEMA_VERSION))
+
+
+def _torn_logs(folder: Path) -> NotWhole | None:
+    """A log that SQLite would pass over, and take away with every commit in it: it is found before SQLite sees it."""
+    findings = tuple(each for name in _NAMES.values() for each in checks.log_findings(folder / f"{name}-wal"))
+    if not findings:
+        return None
+    file = sqlite3.connect(f"{_place(folder / LEDGER_FILE)}&immutable=1", uri=True)
+    try:
+        (version,) = file.execute("SELECT max(version) FROM schema_versions").fetchone()
+    finally:
+        file.close()
+    return NotWhole(_plan(folder, int(version or 0)), findings)
+
+
 def _looked_at(folder: Path, wait_s: float, go_on: Callable[[_Files, Mapping[Database, int], Plan], Migration]) -> Migration:
     """What there is to do, and ``go_on`` where there is something and the files are as their versions have them."""
-    files = _opened(folder, wait_s)
+    _refuse_incomplete(folder)
+    if (torn := _torn_logs(folder)) is not None:
+        return torn
+    files = _Files(folder, wait_s)
     try:
         versions = files.versions()
         oldest = min(versions.values())
         if oldest == SCHEMA_VERSION:
             return NothingToDo(f"sqlite:///{folder}", oldest)
-        plan = Plan(f"sqlite:///{folder}", oldest, SCHEMA_VERSION, steps(oldest, SCHEMA_VERSION))
+        plan = _plan(folder, oldest)
         with files.connected() as connection:
             wanted = {each: _made_by_scripts(version)[each] for each, version in versions.items()}
             findings = tuple(_file_findings(connection, files, wanted))
