@@ -15,8 +15,8 @@ from countermark.lines.defects import known, sentence
 from countermark.lines.surface import RunNamedForAttempt
 from countermark.run.attempts import CapabilityEscalation, InfrastructureRetry, Relaunch, RequestedReexecution
 from countermark.run.claims import Dispatched, DispatchRefused
-from countermark.values import Refused
-from countermark.verdict.kinds import NoSuccess, SeveralCandidates, StopRequired
+from countermark.values import NonEmpty, Refused
+from countermark.verdict.kinds import Lost, NoSuccess, SeveralCandidates, StopRequired
 from countermark.wire.receipts import NotExecuted
 from tests.app.bench import BOTH_LEDGERS, HONEST, Bench, arm, everything, names
 from tests.faults import planted, proven_by
@@ -176,6 +176,26 @@ def test_a_lost_attempt_is_fenced_before_a_person_starts_another(bench: Bench) -
     begun = [claim.transition.cause for claim in bench.claims(run)[1:]]
     assert [cause.checkpoint and cause.checkpoint.step for cause in begun if isinstance(cause, Relaunch)] == [4, None]
     assert arm(bench.ended(run)) == "Converged"
+
+
+def all_lost_attempts_are_one() -> AbstractContextManager[object]:
+    real = deciding._lost
+    return planted(deciding, "_lost", lambda ports, looked, lost, *rest: real(ports, looked, Lost(NonEmpty(lost.attempts.first)), *rest))()
+
+
+@proven_by(all_lost_attempts_are_one)
+def test_of_several_lost_attempts_one_call_relaunches_the_first_and_names_the_others(bench: Bench) -> None:
+    run = bench.told(("effective", "kill_all"), ("effective", "kill_all"), HONEST, HONEST)
+    bench.ended(run)
+    assert isinstance(acting.start(bench.ports, bench.record(run), RequestedReexecution("again")), Acted)
+    last = bench.ended(run).conclusion.verdict
+    assert isinstance(last, Lost) and len(last.attempts) == 2
+    first, second = (claim.attempt.nonce.hex[:8] for claim in bench.claims(run))
+    said = lines(retry_run(bench.ports, run, None, False, "ada"))
+    assert (said[0], said[-1]) == (f"fenced attempt {first}", f"attempt {second} is lost as well: the next retry is for it")
+    assert arm(bench.ended(run)) == "Lost", "what is lost is decided on before what was completed beside it"
+    assert lines(retry_run(bench.ports, run, None, False, "ada"))[0] == f"fenced attempt {second}"
+    assert arm(bench.ended(run)) == "SeveralCandidates" and len(bench.executions()) == 4
 
 
 def only_the_verdict_is_told() -> AbstractContextManager[object]:
