@@ -11,7 +11,7 @@ Rules kept here:
    so the row is refused where it is read, by name, and the rows beside it are not.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -45,6 +45,7 @@ class Statement:
     def __init__(self, query: Executable) -> None:
         self._query: Final = query
         self._compiled: Final[dict[str, _Compiled]] = {}
+        self._names: Final[dict[str, tuple[str, ...]]] = {}
 
     def rows(self, connection: Connection, **values: object) -> tuple[Row, ...]:
         """Every row, by column name."""
@@ -57,8 +58,14 @@ class Statement:
                 raise _theirs(connection, compiled.text, error) from error
             with leniently(connection):
                 found = cursor.execute(compiled.text, compiled.given(values)).fetchall()
-        names = [column[0] for column in cursor.description or ()]
+        if not found:
+            return ()
+        names = self._names.get(connection.dialect.name) or self._named(connection, cursor.description or ())
         return tuple([dict(zip(names, row, strict=True)) for row in found])
+
+    def _named(self, connection: Connection, description: Iterable[Sequence[Any]]) -> tuple[str, ...]:
+        """The names of the columns, which a statement never changes; a driver takes them together anew each time that it is asked."""
+        return self._names.setdefault(connection.dialect.name, tuple([column[0] for column in description]))
 
     def run(self, connection: Connection, **values: object) -> None:
         """For a statement that gives no rows."""
