@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from countermark.evidence.cut import STAGES
-from countermark.evidence.members import Killed, NotAttempted, Population, Unread
+from countermark.evidence.members import Killed, Misfiled, NotAttempted, Population, Unread
 from countermark.lines import runs
 from countermark.lines.runs import (
     ATTEMPT_COLUMNS,
@@ -188,6 +188,22 @@ def test_every_member_is_a_row() -> None:
         "checkpoint of step 8, atomic: /store/1/checkpoints/step-8",
         "trainer read 22 coordinates of 23",
     ]
+
+
+def test_members_of_every_source_and_receipts_of_another_attempt_are_shown() -> None:
+    stray = Misfiled(key(1), "f" * 32)
+    seen = changed(
+        ALONE, processes={"local": (process(1, "dead"),), "elsewhere": (process(1, host="n2"),)}, misfiled={"outputs": (stray, stray)}
+    )
+    reads = sweep(seen).reads
+    assert [row[2] for row in member_rows(reads)] == [
+        "dead: pid 100 on n1, started at tick 7",
+        "alive: pid 100 on n2, started at tick 7",
+    ]
+    assert [row[2] for row in source_rows(reads) if row[0] == "outputs"] == ["observed 0 members, 2 receipts of another attempt"]
+    document: Any = evidence_document(reads)
+    assert [[one["attempt"] for one in source["members"]] for source in document[1]["sources"]] == [[key(1).nonce.hex]] * 2
+    assert document[2]["sources"][0]["misfiled"] == [{"is": "Misfiled", "folder": key(1).nonce.hex, "names": "f" * 32}] * 2
 
 
 def test_the_evidence_document_has_every_stage_in_read_order_and_tells_the_arms_apart() -> None:
