@@ -76,6 +76,7 @@ VARIANTS: Final = (
     _broken("a key that expires while a call may still come", f"KEYED KEY_EXPIRES_AFTER_OUTCOME {_PLAIN}", "LINES=2"),
     _broken("neither slot nor version", "NO_SLOT NO_VERSION ONLY_TRAINERS"),
     _broken("neither version nor one successor", "NO_VERSION NO_SUCCESSOR_RULE ONLY_TRAINERS", "ATTEMPTS=3"),
+    _holds("a key that outlives every call", f"COARSE KEYED {_PLAIN}", "ATTEMPTS=1", "quick"),
     _holds("a cancellation whose command ends its work", "COARSE PERSON=1", "KILLS=0 ATTEMPTS=1", "quick"),
     _holds("a cancellation that every controller carries out", "COARSE PERSON=1 CANCELLED_ONCE_BARRED", "ATTEMPTS=1", "quick"),
     _broken(
