@@ -1,5 +1,6 @@
 """A checkpoint's document and lines say what was read, and decide nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,13 +14,17 @@ from countermark.run.checkpoint import (
     Component,
     ComponentAbsent,
     ComponentChanging,
+    ComponentRead,
     ComponentUnreadable,
+    FileReading,
     Incomplete,
+    StepWitness,
     Unobserved,
     admit_checkpoint,
     admit_weights_only,
     sound_checkpoint,
 )
+from countermark.values import Sha256
 from tests.lines.samples import HOSTILE
 from tests.verdict.scenes import checkpoint, desired, key
 
@@ -98,3 +103,26 @@ def test_the_roster_of_components_is_the_spec_s() -> None:
     assert [component.value for component in Component] == [
         "model_weights", "optimizer_state", "scheduler_state", "rng_state", "data_position",
     ]  # fmt: skip
+
+
+def test_a_component_that_tells_two_steps_is_shown_with_none_and_each_witness_with_its_own() -> None:
+    told = ComponentRead((FileReading("a", Sha256("1" * 64), 10),), (StepWitness("a", 8), StepWitness("b", 6), StepWitness("c", 8)))
+    seen = inspected(optimizer_state=told, scheduler_state=replace(told, steps=()))
+    document: Any = checkpoint_document(seen)
+    assert {name: each["step"] for name, each in document["components"].items() if name.endswith("_state")} == {
+        "optimizer_state": None,
+        "scheduler_state": None,
+        "rng_state": 8,
+    }
+    own = [(one["source"], one["step"]) for one in document["witnesses"] if one["component"] == "optimizer_state"]
+    assert own == [("a", 8), ("b", 6), ("c", 8)]
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+def test_whose_word_stands_in_for_a_publication_is_told_whatever_the_checkpoint_is_held_against(vouched: bool) -> None:
+    readback = replace(checkpoint(1, 8).readback, marker=Unobserved(("written in place",)))
+    members = frozenset({key(1).nonce.hex})
+    resumed = admit_checkpoint(readback, desired().manifest, members, vouched=vouched)
+    sound = sound_checkpoint(readback, vouched=vouched)
+    told = [checkpoint_document(Inspected(readback, answer, admit_weights_only(readback)))["admissible"] for answer in (resumed, sound)]
+    assert [(one["resume"], one["vouched"]) for one in told] == [(vouched, vouched)] * 2  # type: ignore[index, call-overload]

@@ -2,12 +2,13 @@
 
 import json
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from countermark.evidence.cut import STAGES
-from countermark.evidence.members import Killed, Misfiled, NotAttempted, Population, Unread
+from countermark.evidence.members import Killed, Misfiled, NotAttempted, Observed, Population, Unread
 from countermark.lines import runs
 from countermark.lines.runs import (
     ATTEMPT_COLUMNS,
@@ -26,6 +27,7 @@ from countermark.lines.runs import (
     run_document,
     run_row,
     source_rows,
+    span,
     sweep_document,
 )
 from countermark.run.attempts import CheckpointIdentity, InitialAttempt, Relaunch, RequestedReexecution, Resume
@@ -35,7 +37,21 @@ from countermark.values import NonEmpty, Sha256
 from tests.faults import planted, proven_by
 from tests.lines.samples import HOSTILE
 from tests.run.examples import demand_id
-from tests.verdict.scenes import Scene, Try, changed, checkpoint, ended, key, ledger, manifest, output, process, sweep, unidentified
+from tests.verdict.scenes import (
+    Scene,
+    Try,
+    changed,
+    checkpoint,
+    ended,
+    key,
+    ledger,
+    manifest,
+    output,
+    process,
+    receipt,
+    sweep,
+    unidentified,
+)
 from tests.verdict.test_join import scoped
 
 _STEP: Any = CheckpointIdentity(8, Sha256("e" * 64))
@@ -226,6 +242,14 @@ def test_a_sweep_says_how_fresh_it_is() -> None:
     blind = Scene((Try(1, None),), **{axis: {"local": NotAttempted("no")} for axis in ("terminals", "processes", "outputs", "checkpoints")})  # type: ignore[arg-type]
     assert freshness_line(sweep(Scene((), **{name: {"local": NotAttempted("no")} for name in STAGES[:5]})).reads) == "looked at nothing"  # type: ignore[arg-type]
     assert freshness_line(sweep(blind).reads).startswith("looked from")
+
+
+def test_a_sweep_is_as_fresh_as_the_first_and_the_last_of_all_its_sources() -> None:
+    reads = sweep(changed(ALONE, processes={"local": (), "slow": ()})).reads
+    readings = reads.processes.population.readings
+    slow = replace(readings.more[0], arm=Observed((), replace(receipt("processes", "slow"), started_ms=5, ended_ms=500_000)))
+    population = replace(reads.processes.population, readings=replace(readings, more=(slow,)))
+    assert span(replace(reads, processes=replace(reads.processes, population=population))) == (5, 500_000)
 
 
 def test_clock_times_are_shown_in_utc_and_never_fail() -> None:
