@@ -294,6 +294,21 @@ def test_an_act_that_comes_to_nothing_is_not_repeated_without_a_break(bench: Ben
     assert first == 20 and second >= 10_000
 
 
+def nobody_is_elsewhere() -> AbstractContextManager[object]:
+    return planted(rounds, "seen_from_elsewhere", lambda looked: False)()
+
+
+@proven_by(nobody_is_elsewhere)
+def test_what_only_another_host_can_look_at_is_left_for_it_by_one_that_stays(bench: Bench) -> None:
+    run = bench.told(("effective", "hang", "output"))
+    assert bench.with_ports(host="elsewhere").acted(run)
+    step = bench.step(run, allowed=nothing)
+    assert isinstance(step, Step) and running.hope_of(step.looked) is None
+    waits = [controller(bench, stay=stay)._after_ms(run, step) for stay in (True, False)]
+    assert waits == [PACE.hope_ms, PACE.rest_ms]
+    bench.go_on()
+
+
 # --------------------------------------------------------------------------------------------- a store that goes away
 
 

@@ -16,7 +16,19 @@ from typing import Final, Protocol, TypeVar, final
 
 from countermark.app.patience import PATIENCE_S, STAYING_S, patiently
 from countermark.app.ports import Ports
-from countermark.app.running import Looked, Signs, Step, StepRefused, changed, hope_of, is_closed, look_at, signs_of, step_of
+from countermark.app.running import (
+    Looked,
+    Signs,
+    Step,
+    StepRefused,
+    changed,
+    hope_of,
+    is_closed,
+    look_at,
+    seen_from_elsewhere,
+    signs_of,
+    step_of,
+)
 from countermark.app.sweeping import quiet
 from countermark.run.records import RunListed
 from countermark.values import Refused
@@ -234,14 +246,18 @@ class Rounds:
             return self.pace.hope_ms if repeated else soon_ms
         hope = hope_of(step.looked)
         if hope is None:
-            return self.pace.rest_ms
+            return self._rest_ms(step)
         wait_ms = max(soon_ms, min(int(hope.longest_s * 1000), self.pace.hope_ms))
         if hope.certain:
             self._uncertain.pop(run_id, None)
             self._signs[run_id] = signs_of(self.ports, step.looked)
             return wait_ms
         since = self._uncertain.setdefault(run_id, time.monotonic())
-        return wait_ms if time.monotonic() - since < self.ports.grace_ms / 1000 else self.pace.rest_ms
+        return wait_ms if time.monotonic() - since < self.ports.grace_ms / 1000 else self._rest_ms(step)
+
+    def _rest_ms(self, step: Step) -> int:
+        """The agenda is one for all hosts: what only another one can look at is left for it, and not put to rest for both."""
+        return self.pace.hope_ms if self.stay and seen_from_elsewhere(step.looked) else self.pace.rest_ms
 
     def _nap(self, agenda: _Agenda, longest_s: float) -> None:
         """Sleep, and meanwhile look whether some attempt of this host changed."""

@@ -18,7 +18,7 @@ from countermark.app.compare import find_run as find_run_in
 from countermark.app.patience import patiently
 from countermark.app.ports import Ports
 from countermark.app.sweeping import Progress, admitted, look, quiet
-from countermark.evidence.members import Observed
+from countermark.evidence.members import NotAttempted, Observed
 from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.lines.conclusion import conclusion_lines
 from countermark.lines.surface import SweepUndecodable
@@ -105,6 +105,11 @@ def look_at(ports: Ports, run_id: str, progress: Progress = quiet) -> Looked | R
 def is_closed(conclusion: Conclusion) -> bool:
     """Whether nothing is left to do or to look for, as long as nobody decides otherwise."""
     return isinstance(conclusion.verdict, Converged | SeveralCandidates | Cancelled)
+
+
+def seen_from_elsewhere(looked: Looked) -> bool:
+    """Whether an attempt of the run is one that only another host can look at."""
+    return any(isinstance(reading.arm, NotAttempted) for reading in looked.sweep.reads.processes.population.readings)
 
 
 def nothing_lives(looked: Looked) -> bool:
