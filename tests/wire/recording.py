@@ -13,7 +13,7 @@ from pathlib import Path
 
 from countermark.evidence.members import Misfiled, NotExecuted, Read, Unread
 from countermark.lines.conclusion import conclusion_lines
-from countermark.run.attempts import CapabilityEscalation, RequestedReexecution, Resume
+from countermark.run.attempts import CapabilityEscalation, Relaunch, RequestedReexecution, Resume
 from countermark.run.checkpoint import (
     ArtifactFact,
     ComponentAbsent,
@@ -31,9 +31,16 @@ from countermark.wire.sweep import encode_sweep
 from tests.run.examples import CHECKPOINT
 from tests.scenarios.notation import evidence_of, files, read
 from tests.verdict.scenes import Scene, Try, changed, checkpoint, ended, failed, key, manifest, output, process, sweep, unidentified
+from tests.verdict.test_join import blind, scoped
 
 FOLDER = Path(__file__).parents[1] / "recorded"
 STARTED = Dispatched("started")
+#: The first attempt is of another host and given up, and what is away cannot be looked at from here.
+GIVEN_UP = Scene(
+    (Try(1, STARTED, host="n2"), Try(2, STARTED, Relaunch(key(1), "process"))),
+    abandoned=(1,),
+    **blind(terminals={"local": ()}, processes={"local": ()}),
+)
 ODD = "a\u202eb \x1b[31m \udcff é"
 
 
@@ -103,6 +110,8 @@ def told() -> Iterator[tuple[str, Sweep]]:
             yield f"{path.stem}: {scene.title}", evidence_of(scene.evidence)
     for made in (odd_checkpoints, odd_ends, misfiled):
         yield made.__name__, sweep(made())
+    for attempt in (1, 2):
+        yield f"a source that speaks of attempt {attempt} alone", scoped(GIVEN_UP, attempt)
 
 
 def verdict_text(of: Sweep) -> str:

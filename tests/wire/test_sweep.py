@@ -26,6 +26,8 @@ from tests.faults import planted, proven_by
 from tests.run.examples import demand_id, work
 from tests.verdict.scenes import Scene, Try, changed, checkpoint, ended, key, manifest, output, plus, process, sweep, unidentified
 from tests.verdict.strategies import scenes
+from tests.verdict.test_join import scoped
+from tests.wire.recording import GIVEN_UP
 
 #: A sweep as an earlier release stored it: nobody had ruled on anything.
 UNRULED = Scene(
@@ -75,6 +77,15 @@ def test_what_was_stored_is_read_again_with_the_same_verdict_byte_for_byte(scene
     assert after == before
     assert encode_sweep(after) == data
     assert told(conclude(after)) == told(conclude(before))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_of_which_attempt_a_source_speaks_survives_and_with_it_the_verdict(number: int) -> None:
+    before = scoped(GIVEN_UP, number)
+    after = again(encode_sweep(before))
+    assert after == before
+    assert told(conclude(after)) == told(conclude(before))
+    assert told(conclude(before))[0].startswith(b"Lost" if number == 1 else b"ObservationRequired")
 
 
 @pytest.mark.parametrize("stage", STAGES)
