@@ -12,11 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from countermark.files import procfs
+from countermark.store import ledger
 from tests.app.bench import HONEST, Bench, arm, fixtures
 from tests.app.test_rounds import executions
 from tests.faults import planted, proven_by
@@ -155,3 +156,20 @@ def test_a_controller_that_gives_up_says_so_plainly_and_the_ledger_goes_on(bench
     assert bench.claims(next(iter(runs))) == ()
     assert Controller(bench, "second", "claim").code() == 0
     once_each(bench, runs)
+
+
+def test_a_demand_that_another_records_between_two_statements_is_attached_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a storm: it was refused as a run under another's name."""
+    honest = ledger.named_as
+    others: list[str] = []
+
+    def named_as(*arguments: Any) -> Any:
+        if not others:
+            others.append("")
+            with ports_at(bench.store, bench.url or "") as ports:
+                others[0] = Bench(bench.root, ports, bench.url).demand("/bin/true", request="same").record.run_id
+        return honest(*arguments)
+
+    monkeypatch.setattr(ledger, "named_as", named_as)
+    mine = bench.demand("/bin/true", request="same")
+    assert (mine.attached, [mine.record.run_id]) == (True, others)

@@ -172,7 +172,8 @@ class SqlStore(ABC):
                 return Refused(defects)
             if isinstance(columns, tuple):
                 return Refused(NonEmpty(columns[0], columns[1:]))
-            if (misnamed := ledger.named_as(connection, desired.demand.id)) is not None:
+            # The run itself is another's that came first, between two statements: the insertion finds it.
+            if (misnamed := ledger.named_as(connection, desired.demand.id)) not in (None, run_id):
                 return Refused(NonEmpty(RunIdRowMismatch(misnamed, run_id)))
             row = {**rows.desired_columns(desired), **columns, "created_ms": now_ms}
             if not self._insert_run(connection, row, desired):
