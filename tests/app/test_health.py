@@ -20,7 +20,7 @@ def test_a_store_is_made_once_and_checked(tmp_path: Path) -> None:
 
 def test_everything_is_well_here_and_what_is_not_says_what_mends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {one.name: one for one in doctor(tmp_path / "store")}
-    assert list(found) == ["machine", "process observation", "disk", "store", "torch", "transformers", "peft", "psycopg", "trl"]
+    assert list(found) == ["machine", "process observation", "disk", "store", "torch", "transformers", "peft", "psycopg", "numpy", "trl"]
     assert all(one.ok == (one.remedy == "") for one in found.values())
     assert found["machine"].ok and found["process observation"].ok and found["store"].ok
     assert not (tmp_path / "store").exists(), "looking creates nothing"

@@ -45,7 +45,7 @@ def test_writing_and_checking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 def test_the_schema_is_one_and_names_every_command_code_and_verdict() -> None:
     Draft202012Validator.check_schema(published())
     taking = {entry.name.replace(" ", "-") for entry in ENTRIES if schema.takes_json(entry.name)}
-    assert {entry.name for entry in ENTRIES} - {name.replace("-", " ") for name in taking} == {"demo"}
+    assert {entry.name.replace(" ", "-") for entry in ENTRIES} - taking == {"demo"}
     definitions = published()["$defs"]
     assert [each["$ref"].removeprefix("#/$defs/") for each in published()["anyOf"]] == [name for name in definitions if name in taking]
     verdicts = {f"verdict{arm.__name__}" for arm in get_args(Verdict)}
@@ -78,6 +78,7 @@ def ran(here: Path, call: Caller) -> str:
     write_recipe(here)
     write_recipe(here, "open.toml", without=("rank", "seed"))
     write_safetensors(here / "model.safetensors", {"a": b"\0\0\x80\x3f"})
+    (here / "none.jsonl").write_bytes(b"")
     call("run", "recipe.toml", *_COMMAND)
     (listed,) = json.loads(call("runs", "--json").out)["runs"]
     return str(listed["run"])
@@ -113,6 +114,8 @@ CALLS: Final = (
     (("checkpoint", "publish", "."), 1),
     (("weights", "root", "."), 0),
     (("weights", "root", ".", "recipe.toml"), 1),
+    (("weights", "diff", ".", "."), 0),
+    (("weights", "apply-root", ".", "none.jsonl"), 0),
     (("store", "init"), 0),
     (("store", "migrate"), 0),
     (("store", "check"), 0),

@@ -54,6 +54,7 @@ _PARTS = (
     ("transformers", "train", "training with countermark.train"),
     ("peft", "train", "training with countermark.train"),
     ("psycopg", "postgres", "a ledger in PostgreSQL"),
+    ("numpy", "weights", "countermark weights diff"),
     ("trl", "trl", "recipes and trainers of TRL"),
 )
 _FREE_BYTES_MIN = 1 << 30

@@ -51,6 +51,15 @@ def existing_path(path: str, what: str) -> str:
     return path
 
 
+def new_file(path: str, option: str, content: bytes) -> None:
+    """Write a file that must not be there yet: nothing is written over. Raises ``OSError`` where the disk says no."""
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise WrongCall(f"{option} {shown(path)} is there already, and nothing is written over", "name a new file") from error
+
+
 def _near(path: str) -> str:
     """The names in the same folder that are spelled like the last part of ``path``."""
     folder, name = os.path.split(path)

@@ -62,6 +62,13 @@ ENTRIES: Final = (
     Entry(("checkpoint", "inspect"), "checkpoint_inspect", "Show components, digests and step witnesses, and every defect.", _WEIGHTS),
     Entry(("checkpoint", "publish"), "checkpoint_publish", "Publish a checkpoint folder atomically, with digests.", _WEIGHTS),
     Entry(("weights", "root"), "weights_root", "Digest weights independently of sharding and metadata.", _WEIGHTS),
+    Entry(("weights", "diff"), "weights_diff", "Say what changed between two weights, tensor by tensor, with both roots.", _WEIGHTS),
+    Entry(
+        ("weights", "apply-root"),
+        "weights_apply_root",
+        "Derive the root that recorded edits make of a base, or name every edit that does not fit.",
+        _WEIGHTS,
+    ),
     Entry(("store", "init"), "store_init", "Create a store here, and say where it lies.", _CARE),
     Entry(("store", "migrate"), "store_migrate", "Bring a store of an earlier release to this one's schema, whole or not at all.", _CARE),
     Entry(("store", "check"), "store_check", "Read everything in a store and derive every key in it again.", _CARE),
@@ -71,6 +78,6 @@ ENTRIES: Final = (
 GROUPS: Final = {
     "manifest": "Compare manifests.",
     "checkpoint": "Inspect and publish checkpoints.",
-    "weights": "Digest weights.",
+    "weights": "Digest weights, and say what changed.",
     "store": "Create, migrate and check a store.",
 }

@@ -47,7 +47,9 @@ INDEX_FILES: Final[Mapping[str, WeightsKind]] = {
     "model.safetensors.index.json": "model",
     "adapter_model.safetensors.index.json": "adapter",
 }
-_PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
+PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
+#: What the libraries call a model's or an adapter's one pickled file.
+PICKLED_FILES: Final = ("pytorch_model.bin", "adapter_model.bin")
 _INDEX_BYTES_MAX: Final = 256 << 20
 
 
@@ -154,7 +156,7 @@ def weight_headers(folder: Path, names: tuple[str, ...], links_to: tuple[Path, .
     headers = Headers()
     candidates = [name for name in (*SINGLE_FILES, *INDEX_FILES) if name in names]
     if not candidates:
-        headers.defects.append(WeightsAbsent(tuple(name for name in names if name.endswith(_PICKLED))))
+        headers.defects.append(WeightsAbsent(tuple(name for name in names if name.endswith(PICKLED))))
         return None, headers
     if len(candidates) > 1:
         headers.defects.append(WeightsAmbiguous(tuple(candidates)))

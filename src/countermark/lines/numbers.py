@@ -36,3 +36,30 @@ def shown_number(value: float | int | None) -> str:
 def _decimals(size: Decimal) -> int:
     """Decimals that show two significant digits of ``size``, after rounding to them."""
     return 1 - int(f"{size:.1e}".partition("e")[2])
+
+
+def shown_norm(value: float | None) -> str:
+    """A norm with three significant digits; scientific below 0.001 and from a million on, never 0 or infinite unless it is."""
+    if value is None:
+        return "-"
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else shown_number(value)
+    exponent = int(f"{abs(value):.2e}".partition("e")[2])
+    if -3 <= exponent < 6:
+        return f"{float(f'{value:.2e}'):,.{max(2 - exponent, 0)}f}"
+    mantissa, _, power = f"{value:.2e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(power)}"
+
+
+def shown_share(part: int, whole: int) -> str:
+    """A part of a whole in percent, so that neither some is shown as none nor most as all."""
+    if not whole:
+        return "-"
+    if part == 0 or part == whole:
+        return "0 %" if part == 0 else "100 %"
+    percent = 100 * part / whole
+    if percent < 0.01:
+        return "< 0.01 %"
+    if percent > 99.99:
+        return "> 99.99 %"
+    return f"{percent:.2f} %" if percent < 10 or percent > 99 else f"{percent:.1f} %"

@@ -4,6 +4,7 @@ from countermark.lines.sentence import Sentence, quoted
 from countermark.lines.texts import counted, listed, plain, sized
 from countermark.run.publication import FolderTaken
 from countermark.weights.refusals import (
+    ArraysUnreadable,
     DatasetEmpty,
     DatasetRowUnreadable,
     DocumentUnreadable,
@@ -15,6 +16,7 @@ from countermark.weights.refusals import (
     FileUnreadable,
     FolderEmpty,
     FolderTooDeep,
+    GgufUnreadable,
     LinkLeavesFolder,
     MoreRowsUnreadable,
     PickleUnreadable,
@@ -34,7 +36,10 @@ ReadingDefect = (
 )  # fmt: skip
 FolderDefect = WeightsAbsent | WeightsAmbiguous | WeightsEmpty | WeightsOfOtherKind | ShardMissing | ShardDisagrees | TensorsInTwoShards
 
-SourceDefect = FolderTaken | PickleUnreadable | TokenizerAbsent | DatasetRowUnreadable | MoreRowsUnreadable | DatasetEmpty
+SourceDefect = (
+    FolderTaken | PickleUnreadable | GgufUnreadable | ArraysUnreadable | TokenizerAbsent
+    | DatasetRowUnreadable | MoreRowsUnreadable | DatasetEmpty
+)  # fmt: skip
 
 _AGAIN = "fetch or write the folder again as a whole"
 
@@ -106,6 +111,12 @@ def source_sentence(defect: SourceDefect) -> Sentence:
             return Sentence(
                 f"{quoted(file)} cannot be read without executing it: {listed(map(plain, whys))}", "save it again with torch.save"
             )
+        case GgufUnreadable(file, whys):
+            return Sentence(
+                f"{quoted(file)} is no GGUF file that can be read: {listed(map(plain, whys))}", "fetch it again, or have it converted again"
+            )
+        case ArraysUnreadable(file, whys):
+            return Sentence(f"{quoted(file)} cannot be read as arrays: {listed(map(plain, whys))}", "save it again with numpy.savez")
         case TokenizerAbsent():
             return Sentence("no file of a tokenizer is in the folder", "name the folder with tokenizer.json (sources.tokenizer)")
         case DatasetRowUnreadable(line, why):

@@ -12,6 +12,7 @@ from countermark.lines.surface import (
     CheckpointGone,
     CheckpointNotAmong,
     CommandDiffers,
+    DifferenceFailsOn,
     EnvironmentFault,
     NothingNamed,
     ResumeUnavailable,
@@ -85,6 +86,12 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
         case SweepUndecodable(sweep, why):
             return Sentence(
                 f"sweep {quoted(short(sweep))} cannot be read by this version: {plain(why)}", "sweep again: countermark reconcile RUN"
+            )
+        case DifferenceFailsOn(rule, tensors):
+            more = f" and {len(tensors) - 5:,} more" if len(tensors) > 5 else ""
+            return Sentence(
+                f"{plain(rule)}: {counted(len(tensors), 'tensor')}: {', '.join(quoted(name) for name in tensors[:5])}{more}",
+                "look at the rows above; a tensor that is only in A always fails, everything else as --fail-on says",
             )
         case (
             ResumeUnavailable() | CheckpointNotAmong() | RetryUnavailable() | CapabilityNotForLost() | RunNotAtRest() | RunNamedForAttempt()

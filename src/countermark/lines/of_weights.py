@@ -20,14 +20,26 @@ from countermark.weights import (
     TensorsOverlap,
     TrailingBytes,
 )
+from countermark.weights.edits import (
+    EditDefect,
+    EditDoesNotFit,
+    EditNotInArtifact,
+    EditOfOtherTensor,
+    EditOfUnknownTensor,
+    EditUnhashed,
+    EditUnreadable,
+)
 
-WeightsDefect = HeaderDefect | NameDefect
+EditsDefect = EditDefect | EditUnreadable | EditNotInArtifact
+WeightsDefect = HeaderDefect | NameDefect | EditsDefect
 
 _AGAIN = "fetch or write the file again: it is not what its writer meant to leave"
 _WRITER = "have it written again by the official safetensors library"
 
 
 def weights_sentence(defect: WeightsDefect) -> Sentence:
+    if isinstance(defect, EditsDefect):
+        return _edit_sentence(defect)
     match defect:
         case FileTooShort(file, size):
             return Sentence(f"{quoted(file)} has {counted(size, 'byte')}; a safetensors file has at least 8", _AGAIN)
@@ -59,3 +71,28 @@ def weights_sentence(defect: WeightsDefect) -> Sentence:
             return Sentence(f"{counted(times, 'tensor')} are called {quoted(tensor)}", "keep one file of each tensor")
         case TensorNameUnprintable(tensor):
             return Sentence(f"no line can carry the tensor name {quoted(tensor)}", "rename the tensor without control characters")
+
+
+_BASE = "name the base that the edits began at, and the edits in the order in which they were made"
+
+
+def _edit_sentence(defect: EditsDefect) -> Sentence:
+    match defect:
+        case EditUnreadable(edit, why):
+            return Sentence(
+                f"{quoted(edit)} is no weight edit: {plain(why)}", "write one event a line, as countermark weights diff --record does"
+            )
+        case EditOfUnknownTensor(edit, tensor):
+            return Sentence(f"edit {quoted(edit)} is of {quoted(tensor)}, which the base has not", _BASE)
+        case EditUnhashed(edit, tensor):
+            return Sentence(
+                f"edit {quoted(edit)} of {quoted(tensor)} does not say both digests", "record it with sha256Before and sha256After"
+            )
+        case EditDoesNotFit(edit, tensor, before, found):
+            return Sentence(f"edit {quoted(edit)} of {quoted(tensor)} began at {before}, and the tensor is {found} there", _BASE)
+        case EditOfOtherTensor(edit, tensor, said, found):
+            return Sentence(f"edit {quoted(edit)} is of {quoted(tensor)} as {plain(said)}, and the base has it as {plain(found)}", _BASE)
+        case EditNotInArtifact(edit, tensor, after, found):
+            lies = f"is {found} there" if found else "is not there"
+            said = f"recorded edit {quoted(edit)} is not in this artifact: {quoted(tensor)} should be {after} and {lies}"
+            return Sentence(said, "compare the artifact that the edit was saved to, or find out why the edit was not saved")

@@ -197,8 +197,19 @@ class RunNamedForAttempt:
 DecisionDefect = (
     ResumeUnavailable | CheckpointNotAmong | RetryUnavailable | CapabilityNotForLost | RunNotAtRest | RunNamedForAttempt
 )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DifferenceFailsOn:
+    """A difference of weights holds what the caller wants to fail on; ``tensors`` are the names that do it."""
+
+    rule: str
+    tensors: tuple[str, ...]
+
+
 SurfaceDefect = (
     WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | AttemptNotFenced | StoreFinding
     | NothingNamed | SeveralNamed | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
-    | SweepUndecodable | DecisionDefect | RulingDefect
+    | SweepUndecodable | DifferenceFailsOn | DecisionDefect | RulingDefect
 )  # fmt: skip

@@ -59,6 +59,14 @@ def sized(size_bytes: int) -> str:
     return f"{size_bytes / 1000**5:.1f} PB"
 
 
+def scaled(count: int) -> str:
+    """A count for people: ``412``, ``1.2 M``, ``453 M``; powers of ten, three digits at most."""
+    for power, unit in ((9, "B"), (6, "M")):
+        if count >= 10**power:
+            return f"{count / 10**power:.3g} {unit}" if count < 1000 * 10**power else f"{count / 10**power:,.0f} {unit}"
+    return f"{count:,}"
+
+
 def camel(name: str) -> str:
     """``snake_case`` as documents spell it."""
     first, *rest = name.split("_")

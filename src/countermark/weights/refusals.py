@@ -164,6 +164,33 @@ class TensorsInTwoShards:
     tensors: tuple[str, ...]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class PickleUnreadable:
+    """The file is no archive of ``torch.save`` that can be read without executing it; every reason."""
+
+    file: str
+    whys: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GgufUnreadable:
+    """The file is no GGUF file whose tensors can be told apart; every reason."""
+
+    file: str
+    whys: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ArraysUnreadable:
+    """The file is no archive of NumPy arrays that can be read without executing anything; every reason."""
+
+    file: str
+    whys: tuple[str, ...]
+
+
 WeightsDefect = (
     DocumentDefect
     | HeaderDefect
@@ -175,16 +202,10 @@ WeightsDefect = (
     | ShardMissing
     | ShardDisagrees
     | TensorsInTwoShards
+    | PickleUnreadable
+    | GgufUnreadable
+    | ArraysUnreadable
 )
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class PickleUnreadable:
-    """The file is no archive of ``torch.save`` that can be read without executing it; every reason."""
-
-    file: str
-    whys: tuple[str, ...]
 
 
 @final

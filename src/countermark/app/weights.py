@@ -1,0 +1,156 @@
+"""Weights held against weights, and against what was recorded of them."""
+
+import importlib.util
+import os
+import secrets
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, final
+
+from countermark.app.errors import EnvironmentFailed
+from countermark.files.comparing import compare
+from countermark.files.model_folder import measure_weights
+from countermark.files.opened_weights import OpenedWeights, open_weights
+from countermark.files.reading import read_small
+from countermark.values import NonEmpty, Refused, WeightsRoot
+from countermark.weights import TensorLine, TensorSpan, weights_root
+from countermark.weights.difference import Rootless, TensorSide, Ties, WeightsDifference, joined, matched, totals_of
+from countermark.weights.edits import EditNotInArtifact, EditUnreadable, TensorEdit, apply_edits, unborne_edits
+from countermark.weights.pairing import Pairing, pair
+from countermark.weights.quantized import packed
+from countermark.weights.refusals import FileDefect, WeightsDefect
+from countermark.wire.weight_edits import edits_of, event_line, payload_of
+
+#: The longest file of events that is read, in bytes.
+EVENTS_BYTES_MAX: Final = 1 << 30
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A difference, and what ``partial`` left out of either side."""
+
+    found: WeightsDifference
+    left_out_a: tuple[WeightsDefect, ...]
+    left_out_b: tuple[WeightsDefect, ...]
+
+
+def weights_diff(
+    a: str,
+    b: str,
+    *,
+    partial: bool = False,
+    preflight: Callable[[Pairing], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Compared | Refused[object]:
+    """The difference of two weights, each a folder or a file; ``preflight`` is told what the headers alone show, before any data is read.
+    Refused with every defect of both sides. Raises ``EnvironmentFailed`` where NumPy is not installed."""
+    if importlib.util.find_spec("numpy") is None:
+        raise EnvironmentFailed(
+            "NumPy is not installed, and comparing weights needs it", sys.executable, "pip install 'countermark[weights]'"
+        )
+    opened = (open_weights(Path(a), partial=partial), open_weights(Path(b), partial=partial))
+    refusals = [side for side in opened if isinstance(side, Refused)]
+    if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
+        for side in opened:
+            if isinstance(side, OpenedWeights):
+                side.close()
+        return Refused(defects)
+    left, right = opened
+    assert isinstance(left, OpenedWeights)
+    assert isinstance(right, OpenedWeights)
+    with left, right:
+        pairing = pair(_spans(left), _spans(right))
+        if preflight is not None:
+            preflight(pairing)
+        raw = frozenset(packed(_spans(left))) | frozenset(packed(_spans(right)))
+        rows = compare(left, right, pairing, raw=raw, progress=progress)
+        if isinstance(rows, Refused):
+            return Refused(rows.defects)
+        ties = Ties(left.ties, right.ties)
+    # Both roots are of the rows before any are joined: every tensor of a side stands in one of them.
+    roots = (left.rootless or _root(row.a for row in rows), right.rootless or _root(row.b for row in rows))
+    settled = matched(joined(rows, ties))
+    prefixes = tuple((change.before, change.after) for change in pairing.prefixes)
+    return Compared(WeightsDifference(*roots, settled, prefixes, totals_of(settled)), left.left_out, right.left_out)
+
+
+def _spans(side: OpenedWeights) -> tuple[TensorSpan, ...]:
+    return tuple(one.span for one in side.tensors.values())
+
+
+def _root(sides: Iterable[TensorSide | None]) -> WeightsRoot | Rootless:
+    """The root of one side, or that some name has no place in a root."""
+    found = weights_root(TensorLine(side.name, side.dtype, side.shape, side.sha256) for side in sides if side is not None)
+    return "names" if isinstance(found, Refused) else found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The root that follows from a base and recorded edits; ``edited`` counts the tensors whose data they changed."""
+
+    base: WeightsRoot
+    root: WeightsRoot
+    edits: int
+    edited: int
+
+
+def apply_root(base: str, files: Sequence[str], progress: Callable[[int, int], None]) -> Applied | Refused[object]:
+    """The root of what the edits make of a base (a folder or file of weights), without an edited model; every edit that does not fit is
+    named."""
+    measured = measure_weights(Path(base), progress=progress)
+    edits = recorded_edits(files)
+    refusals = [part for part in (measured, edits) if isinstance(part, Refused)]
+    if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
+        return Refused(defects)
+    assert not isinstance(measured, Refused)
+    assert not isinstance(edits, Refused)
+    lines = apply_edits(measured.tensors, edits)
+    if isinstance(lines, Refused):
+        return Refused(lines.defects)
+    root = weights_root(lines)
+    assert not isinstance(root, Refused), "the names are the base's, which has a root"
+    before = {line.name: line.sha256 for line in measured.tensors}
+    return Applied(measured.root, root, len(edits), sum(line.sha256 != before[line.name] for line in lines))
+
+
+def recorded_edits(files: Sequence[str]) -> tuple[TensorEdit, ...] | Refused[FileDefect | EditUnreadable]:
+    """The weight edits of files of events, one after another, or every line of all files that cannot be read."""
+    edits: list[TensorEdit] = []
+    defects: list[FileDefect | EditUnreadable] = []
+    for file in files:
+        real = Path(os.path.realpath(file))
+        content = read_small(real.parent, real.name, EVENTS_BYTES_MAX)
+        found = edits_of(file, content) if isinstance(content, bytes) else Refused(NonEmpty(content))
+        if isinstance(found, Refused):
+            defects.extend(found.defects)
+        else:
+            edits.extend(found)
+    return Refused(refused) if (refused := NonEmpty.of(defects)) is not None else tuple(edits)
+
+
+def not_borne_out(found: WeightsDifference, edits: Sequence[TensorEdit]) -> tuple[EditNotInArtifact, ...]:
+    """The recorded edits that side B of a difference does not bear out."""
+    held = ((name, row.b.sha256) for row in found.rows if row.b is not None for name in (row.b.name, *row.aliases))
+    return unborne_edits(held, edits)
+
+
+def events_of(found: WeightsDifference, session: str) -> tuple[bytes, ...]:
+    """One weight-edit event for every changed tensor, in the order of the names, with ids that sort by time."""
+    before, after = (root.spell() if isinstance(root, WeightsRoot) else None for root in (found.root_a, found.root_b))
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    payloads = (payload_of(row, before, after) for row in found.rows)
+    return tuple(event_line(payload, _new_id(), session, now) for payload in payloads if payload is not None)
+
+
+def _new_id() -> str:
+    """A UUID of version 7: milliseconds first, then randomness."""
+    stamp = (time.time_ns() // 1_000_000) << 80
+    noise = secrets.randbits(80) & ~(0xF << 76) & ~(0x3 << 62)
+    return str(uuid.UUID(int=stamp | 0x7 << 76 | 0x2 << 62 | noise))

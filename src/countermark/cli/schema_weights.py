@@ -1,0 +1,79 @@
+"""The documents of the commands on weights."""
+
+from typing import Final, get_args
+
+from countermark.cli.forms import NOTHING, TEXT, WHOLE, YES_OR_NO, Schema, answer, listed, maybe, one_of, record, ref
+from countermark.weights.difference import Domain, Rootless, Status
+
+_WR1: Final[Schema] = {"type": "string", "pattern": "^wr1:[0-9a-f]{64}$"}
+_FD1: Final[Schema] = {"type": "string", "pattern": "^fd1:[0-9a-f]{64}$"}
+_HEX: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+#: A norm is never NaN or infinite: what has none is null.
+_NORM: Final[Schema] = {"anyOf": [{"type": "number", "minimum": 0}, NOTHING]}
+
+
+def _root() -> list[Schema]:
+    """Of a single measured path the fields stand at the top as well."""
+    measured = {"path": TEXT, "root": _WR1, "files": _FD1, "tensors": WHOLE, "bytes": WHOLE}
+    well = record({"ok": {"const": True}, **measured, "defects": listed(ref("defect"), maxItems=0)})
+    ill = record({"ok": {"const": False}, "path": TEXT, "defects": listed(ref("defect"), minItems=1)})
+    weights = {"weights": listed({"anyOf": [well, ill]}, minItems=1)}
+    return [answer(weights), answer({**measured, **weights}), answer({"path": TEXT, **weights})]
+
+
+def _tensor() -> Schema:
+    count = maybe(WHOLE)
+    numbers = {"changed": count, "valueChanged": count, "l2": _NORM, "maxAbs": _NORM, "relative": _NORM}
+    return record(
+        {
+            "name": TEXT,
+            "nameB": maybe(TEXT),
+            "status": one_of(get_args(Status)),
+            "dtype": TEXT,
+            "dtypeB": maybe(TEXT),
+            "shape": listed(WHOLE),
+            "shapeB": maybe(listed(WHOLE)),
+            "domain": maybe(one_of(get_args(Domain))),
+            **numbers,
+            "nonFiniteCreated": count,
+            "nonFiniteCleared": count,
+            "sha256Before": maybe(_HEX),
+            "sha256After": maybe(_HEX),
+            "commonRows": maybe(record({"rows": WHOLE, "changed": count})),
+            "aliasOf": maybe(TEXT),
+            "aliases": listed(TEXT),
+        }
+    )
+
+
+def _diff() -> list[Schema]:
+    totals = {
+        "tensors": WHOLE,
+        "byStatus": record({}, dict.fromkeys(get_args(Status), WHOLE)),
+        **dict.fromkeys(("elements", "changed", "valueChanged", "nonFiniteCreated", "nonFiniteCleared"), WHOLE),
+        "l2": _NORM,
+        "maxAbs": _NORM,
+        "normA": _NORM,
+        "withoutL2": WHOLE,
+    }
+    return [
+        answer(
+            {
+                "a": TEXT,
+                "b": TEXT,
+                "complete": YES_OR_NO,
+                "roots": record({"a": maybe(_WR1), "b": maybe(_WR1)}),
+                "rootless": record(dict.fromkeys(("a", "b"), maybe(one_of(get_args(Rootless))))),
+                "totals": record(totals),
+                "prefixes": listed(record({"a": TEXT, "b": TEXT})),
+                "tensors": listed(_tensor()),
+            }
+        )
+    ]
+
+
+def _apply_root() -> list[Schema]:
+    return [answer({"base": _WR1, "root": _WR1, "edits": WHOLE, "edited": WHOLE})]
+
+
+WEIGHTS: Final = {"weights root": _root, "weights diff": _diff, "weights apply-root": _apply_root}

@@ -1,0 +1,89 @@
+"""``countermark weights diff``: what changed between two weights, tensor by tensor."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from countermark.cli.answers import REFUSED, Answer, Lines, Table
+from countermark.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from countermark.weights.difference import Rule
+    from countermark.weights.pairing import Pairing
+
+_WHAT = "A folder of weights, or one safetensors file."
+
+
+def weights_diff(
+    a: Annotated[str, typer.Argument(metavar="A", help=_WHAT)],
+    b: Annotated[str, typer.Argument(metavar="B", help=_WHAT)],
+    every: Annotated[bool, typer.Option("--all", help="Show equal tensors too.")] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Compare what exists of an incomplete folder, and say what is missing.")
+    ] = False,
+    expect: Annotated[list[str] | None, typer.Option("--expect", metavar="PATTERN", help="Tensors that should have changed.")] = None,
+    fail_on: Annotated[list[str] | None, typer.Option("--fail-on", metavar="WHAT", help="Exit with 1 on this, too; repeatable.")] = None,
+    edits: Annotated[list[str] | None, typer.Option("--edits", metavar="FILE", help="Recorded edits that B must bear out.")] = None,
+    record: Annotated[str | None, typer.Option("--record", metavar="FILE", help="Write an event for every changed tensor.")] = None,
+    as_json: JsonOption = False,
+) -> Answer:
+    """Say what changed between two weights, tensor by tensor, with both roots."""
+    from countermark.app.weights import Compared, events_of, not_borne_out, recorded_edits
+    from countermark.app.weights import weights_diff as compared
+    from countermark.cli.context import existing_path, new_file
+    from countermark.cli.failures import CallRefused
+    from countermark.cli.progress import hashing
+    from countermark.lines.defects import known
+    from countermark.lines.surface import DifferenceFailsOn
+    from countermark.lines.texts import counted
+    from countermark.lines.weights import COLUMNS, difference_document, difference_rows, root_lines, verdict_line
+    from countermark.values import Refused
+    from countermark.weights.difference import failing, surprises_of
+
+    rules = _rules(fail_on)
+    claimed = recorded_edits(edits or ())
+    if isinstance(claimed, Refused):
+        raise CallRefused(known(claimed.defects))
+    paths = (existing_path(a, "a folder of weights or one file of them"), existing_path(b, "a folder of weights or one file of them"))
+    found = compared(*paths, partial=partial, preflight=_preflight, progress=hashing(f"{a} and {b}"))
+    if isinstance(found, Refused):
+        raise CallRefused(known(found.defects))
+    assert isinstance(found, Compared)
+    difference = found.found
+    surprises = surprises_of(difference.rows, expect or ())
+    failed = tuple(DifferenceFailsOn(rule, names) for rule, names in failing(difference.rows, rules, surprises))
+    defects = known((*failed, *not_borne_out(difference, claimed)))
+    events = events_of(difference, f"diff:{b}") if record is not None else ()
+    if record is not None:
+        new_file(record, "--record", b"".join(events))
+    shown = tuple(row for row in difference.rows if every or row.status != "equal")
+    lines = [verdict_line(difference), *root_lines(difference)]
+    if expect:
+        lines.append(f"expected and unchanged: {len(surprises.unchanged):,}; changed and not expected: {len(surprises.changed):,}")
+    if record is not None:
+        lines.append(f"recorded {counted(len(events), 'weight edit')} in {record}")
+    blocks = (Lines(tuple(lines)), *((Table(COLUMNS, difference_rows(shown)),) if shown else ()))
+    document = {"a": a, "b": b, "complete": not (found.left_out_a or found.left_out_b), **difference_document(difference)}
+    return Answer(document, blocks, defects, known((*found.left_out_a, *found.left_out_b)), REFUSED if defects else 0)
+
+
+def _rules(texts: "list[str] | None") -> "tuple[Rule, ...]":
+    """The rules of --fail-on, or a call that names those there are."""
+    from countermark.cli.failures import WrongCall
+    from countermark.lines.texts import either
+    from countermark.values import shown
+    from countermark.weights.difference import RULES
+
+    unknown = [text for text in texts or () if text not in RULES]
+    if unknown:
+        raise WrongCall(f"--fail-on {', '.join(map(shown, unknown))} is nothing to fail on", f"write --fail-on {either(RULES)}")
+    return tuple(rule for rule in RULES if rule in (texts or ()))
+
+
+def _preflight(pairing: "Pairing") -> None:
+    """What the headers alone show, said before the data is read: a wrong pair of files is seen in milliseconds."""
+    from countermark.cli.progress import say
+    from countermark.lines.weights import preflight_lines
+
+    for line in preflight_lines(pairing):
+        say(line)

@@ -1,0 +1,198 @@
+"""Weights opened for reading: which file holds which tensor, with every file open and known to be unchanged.
+
+Rules kept here:
+
+1. The files are those that ``countermark.files.model_folder`` finds, judged by their headers; a refusal names every defect of all of them.
+2. ``partial``: what is missing or disagrees is left out and listed, never guessed. A tensor that lies in several files is taken from the
+   one that the index names.
+3. Names are not judged here: a comparison opens files whose names no root can carry.
+4. A file says itself what it is (``torch.save``, NumPy's archive, GGUF, else safetensors). A folder whose only weights are one pickled file
+   is opened by that file.
+5. Two names of one place are one tensor: ``ties`` tells them apart from two tensors that are equal.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, final
+
+from countermark.files.gguf import read_gguf
+from countermark.files.model_folder import PICKLED, PICKLED_FILES, SINGLE_FILES, Headers, hub_blobs, weight_headers
+from countermark.files.npz import read_npz
+from countermark.files.reading import OpenFile, ShortRead, find, is_folder, list_folder, open_file
+from countermark.files.torch_weights import Lying, read_torch_weights
+from countermark.values import NonEmpty, Refused
+from countermark.weights import DTYPE_BITS, TensorSpan, TensorTable
+from countermark.weights.difference import Rootless
+from countermark.weights.refusals import (
+    FileChanged,
+    ShardDisagrees,
+    ShardMissing,
+    TensorsInTwoShards,
+    WeightsDefect,
+    WeightsEmpty,
+    WeightsKind,
+)
+
+_GGUF: Final = b"GGUF"
+_ZIP: Final = b"PK\x03\x04"
+_BARE_PICKLE: Final = b"\x80"
+#: What ``partial`` lets pass: the rest of the folder can still be compared.
+_LEFT_OUT: Final = (ShardMissing, ShardDisagrees, TensorsInTwoShards)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A tensor and where its data lies: bytes ``begin`` to ``end`` of an open file."""
+
+    span: TensorSpan
+    file: OpenFile
+    begin: int
+    end: int
+
+    @property
+    def bytes(self) -> int:
+        return self.end - self.begin
+
+
+@final
+class OpenedWeights:
+    """Every tensor of some weights by name. Use it as a context manager; ``left_out`` says what ``partial`` passed over, ``rootless`` why
+    these weights have no root whatever their names are."""
+
+    def __init__(
+        self,
+        kind: WeightsKind | None,
+        tensors: Iterable[Located],
+        files: Iterable[OpenFile],
+        stack: ExitStack,
+        *,
+        left_out: tuple[WeightsDefect, ...] = (),
+        rootless: Rootless | None = None,
+    ) -> None:
+        self.kind = kind
+        self.left_out = left_out
+        self.rootless: Rootless | None = rootless
+        self._files = tuple(files)
+        self._stack = stack
+        self.tensors: dict[str, Located] = {}
+        for found in tensors:
+            self.tensors.setdefault(found.span.name, found)
+
+    @property
+    def ties(self) -> tuple[tuple[str, ...], ...]:
+        """Sets of names that stand for one place each."""
+        named: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
+        for name, one in self.tensors.items():
+            if one.bytes:
+                named[one.file.fileno(), one.begin, one.end, one.span.dtype, one.span.shape].append(name)
+        return tuple(tuple(sorted(names)) for names in named.values() if len(names) > 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def changed(self) -> tuple[FileChanged, ...]:
+        """The files that are others now than when they were opened."""
+        return tuple(FileChanged(opened.name) for opened in self._files if opened.changed())
+
+
+def open_weights(path: Path, *, partial: bool = False) -> OpenedWeights | Refused[WeightsDefect]:
+    """The weights of a folder or of one file, or every defect of all its files."""
+    real = find(path)
+    if not isinstance(real, Path):
+        return Refused(NonEmpty(real))
+    links_to = hub_blobs(real)
+    if (file := _of_other_form(real, links_to)) is not None:
+        return _open_other(file, links_to)
+    if is_folder(real):
+        listed = list_folder(real)
+        if not isinstance(listed, tuple):
+            return Refused(NonEmpty(listed))
+        folder = real
+        kind, headers = weight_headers(real, tuple(entry.name for entry in listed), links_to)
+    else:
+        folder, headers, kind = real.parent, Headers(), SINGLE_FILES.get(real.name)
+        headers.read(folder, real.name, links_to)
+    left_out = tuple(defect for defect in headers.defects if partial and isinstance(defect, _LEFT_OUT))
+    defects = [defect for defect in headers.defects if not (partial and isinstance(defect, _LEFT_OUT))]
+    if not any(table.tensors for table in headers.tables.values()) and not defects:
+        defects.append(WeightsEmpty())
+    with ExitStack() as stack:
+        files: list[OpenFile] = []
+        tensors: list[Located] = []
+        for name, table in sorted(headers.tables.items()):
+            opened = open_file(folder, name, links_to=links_to)
+            if not isinstance(opened, OpenFile):
+                defects.append(opened)
+                continue
+            stack.enter_context(opened)
+            if opened.stamp != headers.stamps[name]:
+                defects.append(FileChanged(name))
+            files.append(opened)
+            tensors.extend(_of_table(table, opened))
+        if (refused := NonEmpty.of(defects)) is not None:
+            return Refused(refused)
+        return OpenedWeights(kind, tensors, files, stack.pop_all(), left_out=left_out)
+    raise AssertionError("an exit stack hides no exception")
+
+
+def _of_table(table: TensorTable, opened: OpenFile) -> Iterator[Located]:
+    for span in table.tensors:
+        yield Located(span, opened, table.data_begin + span.begin, table.data_begin + span.end)
+
+
+def _of_other_form(path: Path, links_to: tuple[Path, ...]) -> Path | None:
+    """The file to open where these are not safetensors: itself, or the one pickled file of a folder that has nothing else."""
+    if is_folder(path):
+        listed = list_folder(path)
+        names = tuple(entry.name for entry in listed) if isinstance(listed, tuple) else ()
+        alone = [name for name in names if name in PICKLED_FILES]
+        return path / alone[0] if len(alone) == 1 and not any(name.endswith((".safetensors", ".index.json")) for name in names) else None
+    opened = open_file(path.parent, path.name, links_to=links_to)
+    if not isinstance(opened, OpenFile):
+        return None
+    with opened:
+        try:
+            start = opened.read(0, min(4, opened.size))
+        except (OSError, ShortRead):
+            return None
+    return path if start in (_GGUF, _ZIP) or start[:1] == _BARE_PICKLE or path.suffix in (*PICKLED, ".npz", ".gguf") else None
+
+
+def _open_other(path: Path, links_to: tuple[Path, ...]) -> OpenedWeights | Refused[WeightsDefect]:
+    """A file of ``torch.save``, of NumPy's arrays, or GGUF."""
+    opened = open_file(path.parent, path.name, links_to=links_to)
+    if not isinstance(opened, OpenFile):
+        return Refused(NonEmpty(opened))
+    with ExitStack() as stack:
+        stack.enter_context(opened)
+        rootless: Rootless | None = None
+        found: tuple[Lying, ...] | Refused[WeightsDefect]
+        if path.suffix == ".gguf" or opened.read(0, min(4, opened.size)) == _GGUF:
+            spans = read_gguf(opened)
+            found = Refused(spans.defects) if isinstance(spans, Refused) else tuple(Lying(span, opened) for span in spans)
+        elif path.suffix == ".npz":
+            arrays = read_npz(opened, stack)
+            found = Refused(arrays.defects) if isinstance(arrays, Refused) else arrays
+        else:
+            tensors_of = read_torch_weights(opened, stack)
+            found, rootless = Refused(tensors_of.defects) if isinstance(tensors_of, Refused) else tensors_of, "pickled"
+        if isinstance(found, Refused):
+            return found
+        if not found:
+            return Refused(NonEmpty(WeightsEmpty()))
+        if any(one.span.dtype not in DTYPE_BITS for one in found):
+            rootless = "types"
+        tensors = (Located(one.span, one.file, one.span.begin, one.span.end) for one in found)
+        return OpenedWeights(SINGLE_FILES.get(path.name), tensors, (opened,), stack.pop_all(), rootless=rootless)
+    raise AssertionError("an exit stack hides no exception")

@@ -1,0 +1,100 @@
+"""Weights in files of ``torch.save``: every tensor at its place, with those that share one place told apart from those that are equal.
+
+Rules kept here:
+
+1. The file is read as ``countermark.files.pickles`` reads it: nothing is executed, every checksum is verified.
+2. A tensor's name is the path to it through dictionaries and lists, joined by dots. Two paths to one place are one tensor with two names.
+3. A tensor whose elements lie in order is read where it lies; any other (a transposed view) is laid out in order first. Its elements are
+   never more than its storage has: a view that repeats elements could stand for more than any disk holds.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, cast, final
+
+from countermark.files.pickles import TensorStub, TorchFile, read_torch_file
+from countermark.files.reading import OpenFile, ShortRead
+from countermark.files.spooled import laid_out
+from countermark.values import NonEmpty, Refused, shown
+from countermark.weights import DTYPE_BITS
+from countermark.weights.header import TensorSpan
+from countermark.weights.refusals import FileDefect, PickleUnreadable
+
+_NESTING_MAX: Final = 16
+_TENSORS_MAX: Final = 1_000_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """A tensor and the open file that its data lies in, in order; the span's places count from that file's start."""
+
+    span: TensorSpan
+    file: OpenFile
+
+
+def read_torch_weights(opened: OpenFile, stack: ExitStack) -> tuple[Lying, ...] | Refused[PickleUnreadable | FileDefect]:
+    """Every tensor of an open file under each of its names. What had to be laid out anew is closed with ``stack``."""
+    found = read_torch_file(opened)
+    if not isinstance(found, TorchFile):
+        return Refused(NonEmpty(found))
+    named = list(_tensors(found.value, (), 0))
+    whys = [*(f"tensor {shown(name)} {why}" for name, stub in named if (why := _unreadable(stub))), *_repeated(named)]
+    if len(named) > _TENSORS_MAX:
+        whys = [f"it holds {len(named)} tensors, more than any model has"]
+    if whys:
+        return Refused(NonEmpty(PickleUnreadable(opened.name, tuple(whys))))
+    laid: dict[TensorStub, OpenFile] = {}
+    lying: list[Lying] = []
+    for name, stub in named:
+        size = math.prod(stub.shape) * DTYPE_BITS[stub.storage.dtype] // 8
+        begin = found.members[f"data/{stub.storage.key}"].begin + stub.offset * DTYPE_BITS[stub.storage.dtype] // 8
+        file = opened
+        if not _in_order(stub):
+            if stub not in laid:
+                try:
+                    laid[stub] = laid_out(opened, begin, DTYPE_BITS[stub.storage.dtype] // 8, stub.shape, stub.stride, stack)
+                except (OSError, ShortRead) as error:
+                    return Refused(NonEmpty(opened.judged(error)))
+            file, begin = laid[stub], 0
+        lying.append(Lying(TensorSpan(name, stub.storage.dtype, stub.shape, begin, begin + size), file))
+    return tuple(lying)
+
+
+def _tensors(value: object, path: tuple[str, ...], depth: int) -> Iterator[tuple[str, TensorStub]]:
+    """Every tensor in nested dictionaries and lists, with its name."""
+    if isinstance(value, TensorStub):
+        yield ".".join(path), value
+    elif isinstance(value, dict | list | tuple) and depth < _NESTING_MAX:
+        items = cast("Mapping[object, object]", value).items() if isinstance(value, dict) else enumerate(cast("list[object]", value))
+        for key, inner in items:
+            yield from _tensors(inner, (*path, str(key)), depth + 1)
+
+
+def _repeated(named: list[tuple[str, TensorStub]]) -> Iterator[str]:
+    seen: set[str] = set()
+    for name, _ in named:
+        if name in seen:
+            yield f"two tensors are called {shown(name)}"
+        seen.add(name)
+
+
+def _unreadable(stub: TensorStub) -> str:
+    """Why a tensor is none that a model has; empty where it is one."""
+    if math.prod(stub.shape) > stub.storage.elements:
+        return "repeats elements of its storage"
+    return ""
+
+
+def _in_order(stub: TensorStub) -> bool:
+    """Whether the elements lie one after another, the last size innermost. The step of a size of 1 has no meaning."""
+    step = 1
+    for size, stride in zip(reversed(stub.shape), reversed(stub.stride), strict=True):
+        if size == 0:
+            return True
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True

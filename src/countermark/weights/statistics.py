@@ -1,0 +1,272 @@
+"""How far two tensors are apart: six numbers, accumulated block by block, that do not depend on where the blocks end.
+
+Definitions (the same on every surface):
+
+1. ``changed`` counts elements whose bits differ; it is 0 exactly when the data's hashes are equal. Between different types it has no
+   meaning and is None.
+2. ``value_changed`` counts elements whose values differ, after exact widening: −0.0 equals 0.0, and NaN equals NaN.
+3. ``l2`` and ``max_abs`` are of B − A over the pairs that are finite on both sides, by modulus for complex numbers. They are accumulated in
+   float64 with a relative error of at most 1e-12, also where a square of a float64 would overflow or vanish.
+4. ``non_finite_created`` counts elements that are finite in A and not in B, ``non_finite_cleared`` the other way round.
+5. ``norm_a`` is the l2 of A over its finite elements, so that a difference can be called large or small.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countermark.weights.difference import Numbers
+from countermark.weights.elements import Elements, codes_of, domain_of, element_count, numbers_of
+
+#: Elements that are widened at once: few enough for a core's own cache, and for a plain sum of them to keep 13 digits.
+PIECE: Final = 32_768
+_TINY: Final = 2.0**-400
+_HUGE: Final = 2.0**400
+_SQUARES_MAX: Final = 2.0**900
+
+
+@final
+@dataclass(slots=True)
+class SumOfSquares:
+    """A sum of squares of float64 numbers as ``sum × 4^exponent``: neither overflows nor vanishes; sums of blocks are added exactly enough
+    (compensated) that their number does not matter."""
+
+    total: float = 0.0
+    lost: float = 0.0
+    exponent: int = 0
+
+    def add(self, values: NDArray[np.float64], largest: float) -> None:
+        """Add the squares of ``values`` (flat, finite), of which ``largest`` is the greatest magnitude."""
+        if largest == 0.0:
+            return
+        exponent = 0 if _TINY < largest < _HUGE else math.frexp(largest)[1]
+        scaled = values if exponent == 0 else np.ldexp(values, -exponent)
+        self.add_sum(float(np.add.reduce(np.square(scaled))), exponent)
+
+    def add_sum(self, part: float, exponent: int = 0) -> None:
+        """Add a sum of squares that was made elsewhere, times ``4^exponent``."""
+        if part == 0.0:
+            return
+        if self.total == 0.0:
+            self.exponent = exponent
+        elif exponent > self.exponent:
+            self.total, self.lost = (math.ldexp(one, 2 * (self.exponent - exponent)) for one in (self.total, self.lost))
+            self.exponent = exponent
+        elif exponent < self.exponent:
+            part = math.ldexp(part, 2 * (exponent - self.exponent))
+        grown = self.total + part
+        self.lost += (self.total - grown) + part if self.total >= part else (part - grown) + self.total
+        self.total = grown
+
+    def root(self) -> float | None:
+        """The square root of the sum; None where no float64 holds it."""
+        try:
+            return math.ldexp(math.sqrt(self.total + self.lost), self.exponent)
+        except OverflowError:
+            return None
+
+
+def _no_squares() -> SumOfSquares:
+    return SumOfSquares()
+
+
+@final
+@dataclass(slots=True)
+class Comparison:
+    """Two tensors of equal element count, compared as their blocks come. ``raw``: by bits alone."""
+
+    dtype_a: str
+    dtype_b: str
+    raw: bool = False
+    elements: int = 0
+    changed: int = 0
+    value_changed: int = 0
+    created: int = 0
+    cleared: int = 0
+    largest: float = 0.0
+    squares: SumOfSquares = field(default_factory=_no_squares)
+    squares_a: SumOfSquares = field(default_factory=_no_squares)
+    squares_b: SumOfSquares = field(default_factory=_no_squares)
+
+    def add(self, a: memoryview, b: memoryview) -> None:
+        """One block of each side, ending with the same element."""
+        elements = element_count(self.dtype_a, len(a))
+        self.elements += elements
+        same_type = self.dtype_a == self.dtype_b
+        if same_type and a == b:
+            if not self.raw:
+                self._norms_of_equal(numbers_of(self.dtype_a, a))
+            return
+        if same_type:
+            self.changed += int(np.count_nonzero(codes_of(self.dtype_a, a) != codes_of(self.dtype_b, b)))
+        if self.raw:
+            return
+        left, right = numbers_of(self.dtype_a, a), numbers_of(self.dtype_b, b)
+        if left.dtype.kind == right.dtype.kind == "f" and self._finite(left, right):
+            return
+        self._values(left, right)
+
+    def _finite(self, a: Elements, b: Elements) -> bool:
+        """The way of nearly every block: real numbers, all finite, none of a size whose square is lost. False, and nothing is counted,
+        where the block is another one. A difference is finite only if both its numbers are, and 0 only if they are equal."""
+        parts: list[tuple[float, float, float, float, int]] = []
+        for begin in range(0, a.size, PIECE):
+            left = a[begin : begin + PIECE].astype(np.float64)
+            right = b[begin : begin + PIECE].astype(np.float64)
+            squares = (float(np.einsum("i,i->", left, left)), float(np.einsum("i,i->", right, right)))
+            if not (squares[0] < _SQUARES_MAX and squares[1] < _SQUARES_MAX):
+                return False
+            apart = np.subtract(right, left, out=left)
+            largest = max(float(apart.max()), -float(apart.min()))
+            if 0.0 < largest < _TINY:
+                return False
+            parts.append((*squares, float(np.einsum("i,i->", apart, apart)), largest, int(np.count_nonzero(apart))))
+        for square_a, square_b, square, largest, differing in parts:
+            self.squares_a.add_sum(square_a)
+            self.squares_b.add_sum(square_b)
+            self.squares.add_sum(square)
+            self.largest = max(self.largest, largest)
+            self.value_changed += differing
+        return True
+
+    def _norms_of_equal(self, both: Elements) -> None:
+        finite = _finite_parts(both)
+        largest = _largest(finite)
+        self.squares_a.add(finite, largest)
+        self.squares_b.add(finite, largest)
+
+    def _values(self, a: Elements, b: Elements) -> None:
+        if a.dtype.kind in "iu" and b.dtype.kind in "iu":
+            self._whole(a, b)
+            return
+        wide: Any = np.complex128 if np.iscomplexobj(a) or np.iscomplexobj(b) else np.float64
+        left, right = a.astype(wide), b.astype(wide)
+        finite_a, finite_b = np.isfinite(left), np.isfinite(right)
+        self.created += int(np.count_nonzero(finite_a & ~finite_b))
+        self.cleared += int(np.count_nonzero(~finite_a & finite_b))
+        # A whole number of 64 bits is no float64: there the values are compared as what they are.
+        exact = _exactly_equal(a, b)
+        equal = exact if exact is not None else (left == right) | (np.isnan(left) & np.isnan(right))
+        self.value_changed += int(equal.size - np.count_nonzero(equal))
+        pairs = finite_a & finite_b
+        self._apart(left[pairs], right[pairs])
+        for side, finite, squares in ((left, finite_a, self.squares_a), (right, finite_b, self.squares_b)):
+            kept = _flat(side[finite])
+            squares.add(kept, _largest(kept))
+
+    def _apart(self, left: Elements, right: Elements) -> None:
+        """Add l2 and maximum of the difference of finite numbers."""
+        with np.errstate(over="ignore"):
+            apart = right - left
+        if apart.size and not bool(np.isfinite(apart).all()):
+            # Two float64 of opposite sign can be further apart than float64 reaches: halves are not.
+            apart = right / 2 - left / 2
+            flat = _flat(apart)
+            halved = _largest_modulus(apart)
+            scaled = SumOfSquares()
+            scaled.add(flat, _largest(flat))
+            self.largest = max(self.largest, 2 * halved)
+            self.squares.add_sum(scaled.total + scaled.lost, scaled.exponent + 1)
+            return
+        self.largest = max(self.largest, _largest_modulus(apart))
+        flat = _flat(apart)
+        self.squares.add(flat, _largest(flat))
+
+    def _whole(self, a: Elements, b: Elements) -> None:
+        """Whole numbers: the magnitude of a difference of two 64-bit numbers is a 64-bit number without a sign."""
+        apart = _magnitudes(a, b)
+        self.value_changed += int(np.count_nonzero(apart))
+        if apart.size:
+            self.largest = max(self.largest, float(apart.max()))
+        for values, squares in ((apart, self.squares), (a, self.squares_a), (b, self.squares_b)):
+            flat = values.astype(np.float64)
+            squares.add(flat, _largest(flat))
+
+    def result(self) -> Numbers:
+        """The numbers so far."""
+        same_type = self.dtype_a == self.dtype_b
+        changed = self.changed if same_type else None
+        if self.raw:
+            return Numbers(self.elements, changed, None, None, None, 0, 0, None, None, "raw")
+        domain = domain_of(self.dtype_a) if domain_of(self.dtype_a) != "integer" else domain_of(self.dtype_b)
+        return Numbers(
+            self.elements,
+            changed,
+            self.value_changed,
+            self.squares.root(),
+            self.largest if math.isfinite(self.largest) else None,
+            self.created,
+            self.cleared,
+            self.squares_a.root(),
+            self.squares_b.root(),
+            domain,
+        )
+
+
+def _flat(values: Elements) -> NDArray[np.float64]:
+    """Real parts and imaginary parts one after another: the sum of their squares is that of the moduli."""
+    if np.iscomplexobj(values):
+        return np.ascontiguousarray(values).view(np.float64).reshape(-1)
+    return values.reshape(-1)
+
+
+def _finite_parts(values: Elements) -> NDArray[np.float64]:
+    """A tensor's finite numbers as float64."""
+    wide = values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
+    finite = np.isfinite(wide)
+    return _flat(wide if bool(finite.all()) else wide[finite])
+
+
+def _largest(flat: NDArray[np.float64]) -> float:
+    return max(float(flat.max()), -float(flat.min())) if flat.size else 0.0
+
+
+def _largest_modulus(values: Elements) -> float:
+    if not values.size:
+        return 0.0
+    if np.iscomplexobj(values):
+        return float(np.hypot(values.real, values.imag).max())
+    return _largest(values)
+
+
+def _magnitudes(a: Elements, b: Elements) -> Elements:
+    """|b − a| of whole numbers as unsigned ones of 64 bits, exactly."""
+    if np.uint64 in (a.dtype, b.dtype) and a.dtype != b.dtype:
+        signed, unsigned = (b, a) if a.dtype == np.uint64 else (a, b)
+        wide = signed.astype(np.int64)
+        beside: Elements = np.maximum(wide, 0).view(np.uint64)
+        apart: Elements = _either(beside > unsigned, beside - unsigned, unsigned - beside)
+        # Below zero, the number's own magnitude comes on top; past 64 bits it stays at their end, which is within the bound of a float64.
+        below: Elements = np.minimum(wide, 0).view(np.uint64) * np.uint64(2**64 - 1)
+        grown: Elements = apart + below
+        return _either(grown < apart, np.uint64(2**64 - 1), grown)
+    if a.dtype == np.uint64:
+        return _either(b > a, b - a, a - b)
+    left, right = a.astype(np.int64), b.astype(np.int64)
+    high, low = np.maximum(left, right), np.minimum(left, right)
+    return high.view(np.uint64) - low.view(np.uint64)
+
+
+def _either(condition: Elements, yes: Elements, no: Elements) -> Elements:
+    """NumPy's ``where``, whose type for arrays of any type no checker knows."""
+    return cast(Elements, np.where(condition, yes, no))
+
+
+def _exactly_equal(a: Elements, b: Elements) -> NDArray[np.bool_] | None:
+    """Where a float64 does not hold both sides exactly (a 64-bit whole number beside a float): whether each pair is one value."""
+    if np.int64 not in (a.dtype, b.dtype) and np.uint64 not in (a.dtype, b.dtype):
+        return None
+    whole, other = (a, b) if a.dtype in (np.int64, np.uint64) else (b, a)
+    if other.dtype.kind in "iu":
+        return None
+    real = other.real.astype(np.float64) if np.iscomplexobj(other) else other.astype(np.float64)
+    info = np.iinfo(whole.dtype)
+    inside = np.isfinite(real) & (real >= float(info.min)) & (real < float(info.max)) & (real == np.floor(real))
+    if np.iscomplexobj(other):
+        inside &= other.imag == 0
+    # What is whole and in range turns into the other type exactly.
+    turned = np.where(inside, real, 0.0).astype(whole.dtype)
+    return inside & (turned == whole)

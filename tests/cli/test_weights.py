@@ -1,0 +1,286 @@
+"""Differences of weights and edits that compose, called as a person would: situations met in the field."""
+
+import importlib.util
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from countermark.weights import difference, edits, statistics
+from tests.cli.called import Called, Caller, spawn
+from tests.faults import planted, proven_by
+from tests.files.tensors import Tensor, encoded, f32, write
+from tests.lines.samples import HOSTILE
+
+
+def bf16(*values: float) -> bytes:
+    """Rounded to the nearest, ties to even."""
+    found = b""
+    for value in values:
+        (bits,) = struct.unpack("<I", struct.pack("<f", value))
+        found += struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+    return found
+
+
+def pair(here: Path, a: Mapping[str, Tensor], b: Mapping[str, Tensor], **metadata: str) -> tuple[str, str]:
+    write(here / "a.safetensors", encoded(a))
+    write(here / "b.safetensors", encoded(b, metadata or None))
+    return "a.safetensors", "b.safetensors"
+
+
+def tensors(called: Called) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in called.document()["tensors"]}
+
+
+NUMBERS: Final = ("changed", "valueChanged", "l2", "maxAbs", "nonFiniteCreated", "nonFiniteCleared")
+
+
+def numbers(row: Mapping[str, Any]) -> list[object]:
+    return [row[key] for key in NUMBERS]
+
+
+def bits_for_values() -> AbstractContextManager[object]:
+    """Values that differ are those whose bits differ."""
+    real = statistics.Comparison.result
+
+    def result(self: statistics.Comparison) -> object:
+        self.value_changed = self.changed
+        return real(self)
+
+    return planted(statistics.Comparison, "result", result)()
+
+
+@proven_by(bits_for_values)
+def test_the_six_numbers_of_the_definition_are_on_every_surface(here: Path, call: Caller) -> None:
+    nan, inf = float("nan"), float("inf")
+    paths = pair(here, {"w": f32(0.0, 1, nan, inf, 2, 3)}, {"w": f32(-0.0, 1.5, nan, inf, nan, 3)})
+    assert numbers(tensors(call("weights", "diff", *paths, "--json"))["w"]) == [3, 2, 0.5, 0.5, 1, 0]
+    called = call("weights", "diff", *paths, "--record", "edits.jsonl")
+    assert "w\tchanged\tF32\t[6]\t3\t50.0 %\t0.500\t0.500\t" in called.out
+    payload = json.loads((here / "edits.jsonl").read_text())["payload"]
+    assert [payload[key] for key in NUMBERS] == [3, 2, 0.5, 0.5, 1, 0]
+
+
+def test_a_saved_edit_that_is_the_base_is_found_out(here: Path, call: Caller) -> None:
+    same = {"layers.0.w": f32(1, 2, 3), "layers.1.w": f32(4)}
+    paths = pair(here, same, same, edited="yes")
+    document = call("weights", "diff", *paths, "--json").document()
+    assert (document["totals"]["byStatus"], document["totals"]["changed"]) == ({"equal": 2}, 0)
+    assert document["roots"]["a"] == document["roots"]["b"]
+    assert "0 of 2 tensors changed, same tensor root" in call("weights", "diff", *paths).out
+    other = write(here / "claimed.safetensors", encoded({**same, "layers.0.w": f32(9, 2, 3)}))
+    assert call("weights", "diff", paths[0], other.name, "--record", "edits.jsonl").code == 0
+    called = call("weights", "diff", *paths, "--edits", "edits.jsonl", "--json")
+    assert (called.code, called.codes()) == (1, ["EditNotInArtifact"])
+    assert called.document()["defects"][0]["tensor"] == "layers.0.w"
+    assert call("weights", "diff", paths[0], other.name, "--edits", "edits.jsonl").code == 0
+
+
+def test_values_that_became_infinite_are_counted_and_the_document_stays_json(here: Path, call: Caller) -> None:
+    paths = pair(here, {"w": ("F16", [2], struct.pack("<2e", 65000, 1))}, {"w": ("F16", [2], struct.pack("<2e", float("inf"), 1.5))})
+    called = call("weights", "diff", *paths, "--json")
+    assert numbers(tensors(called)["w"]) == [2, 2, 0.5, 0.5, 1, 0]
+    assert [word for word in ("NaN", "Infinity") if word in called.out] == []
+    assert "\t+1" in call("weights", "diff", *paths).out
+    assert call("weights", "diff", *paths).code == 0
+    failed = call("weights", "diff", *paths, "--fail-on", "non-finite", "--json")
+    assert [(each["code"], each["rule"], each["tensors"]) for each in failed.document()["defects"]] == [
+        ("DifferenceFailsOn", "non-finite", ["w"])
+    ]
+
+
+def test_a_grown_embedding_says_its_common_rows_and_the_rest_is_compared(here: Path, call: Caller) -> None:
+    others = {f"t{number}": f32(number) for number in range(100)}
+    embed = {"embed": ("F32", [4, 2], f32(*range(8))[2])}
+    grown = {"embed": ("F32", [6, 2], f32(*range(12))[2])}
+    paths = pair(here, {**embed, **others}, {**grown, **others, "t7": f32(70)})
+    rows = tensors(call("weights", "diff", *paths, "--json"))
+    assert (rows["embed"]["status"], rows["embed"]["l2"], rows["embed"]["commonRows"]) == ("reshaped", None, {"rows": 4, "changed": 0})
+    assert [name for name, row in rows.items() if row["status"] == "changed"] == ["t7"]
+    called = call("weights", "diff", *paths)
+    assert "embed\treshaped: common rows equal, 2 rows added\tF32\t[4,2] → [6,2]" in called.out
+    assert called.err == "headers: embed [4,2] → [6,2]\n"
+
+
+def test_an_edit_that_rounding_swallowed_shows_what_was_applied(here: Path, call: Caller) -> None:
+    delta = [2.0**-9, 2.0**-8, 3 * 2.0**-9, -(2.0**-9)]
+    after = bf16(*(1 + each for each in delta))
+    paths = pair(here, {"w": ("BF16", [4], bf16(1, 1, 1, 1))}, {"w": ("BF16", [4], after)})
+    row = tensors(call("weights", "diff", *paths, "--json"))["w"]
+    # 1 + 2^-8 and 1 - 2^-9 are ties and round to the even 1; only 1 + 3·2^-9 reaches the next value.
+    assert (row["changed"], row["l2"], row["maxAbs"]) == (1, 0.0078125, 0.0078125)
+
+
+def removed_folded_into_nothing() -> AbstractContextManager[object]:
+    """A tensor that one side dropped fails nothing."""
+    return planted(difference, "failing", lambda rows, rules, surprises: ())()
+
+
+@proven_by(removed_folded_into_nothing)
+def test_a_dropped_tensor_is_said_and_fails(here: Path, call: Caller) -> None:
+    paths = pair(here, {"w": f32(1), "mtp.0.w": f32(2)}, {"w": f32(1)})
+    called = call("weights", "diff", *paths, "--json")
+    assert (called.code, called.codes()) == (1, ["DifferenceFailsOn"])
+    assert (called.document()["defects"][0]["rule"], called.document()["defects"][0]["tensors"]) == ("removed", ["mtp.0.w"])
+    assert "removed: 1" in call("weights", "diff", *paths).out
+    assert "same tensor root" not in call("weights", "diff", *paths).out
+
+
+def test_packed_codes_are_compared_by_bits_and_have_no_norm(here: Path, call: Caller) -> None:
+    paths = pair(here, {"w": ("U8", [3, 1], b"\1\2\3"), "v": f32(0)}, {"w": ("U8", [3, 1], b"\1\2\4"), "v": f32(2)})
+    document = call("weights", "diff", *paths, "--json").document()
+    row = next(each for each in document["tensors"] if each["name"] == "w")
+    assert (row["domain"], numbers(row)) == ("raw", [1, None, None, None, 0, 0])
+    assert (document["totals"]["l2"], document["totals"]["withoutL2"]) == (2.0, 1)
+    assert "changed (by bits alone)" in call("weights", "diff", *paths).out
+
+
+def test_an_incomplete_folder_is_refused_with_every_defect_and_compared_where_asked(here: Path, call: Caller) -> None:
+    write(here / "a.safetensors", encoded({"a.weight": f32(1), "b.weight": f32(2)}))
+    folder = here / "model"
+    names = [f"model-{number:05}-of-00003.safetensors" for number in (1, 2, 3)]
+    write(folder / names[0], encoded({"a.weight": f32(1)}))
+    write(folder / names[1], encoded({"other": f32(2)}))
+    write(folder / "model-extra.safetensors", encoded({"a.weight": f32(3)}))
+    weight_map = dict(zip(("a.weight", "b.weight", "c.weight"), names, strict=True))
+    write(folder / "model.safetensors.index.json", json.dumps({"metadata": {}, "weight_map": weight_map}).encode())
+    refused = call("weights", "diff", "a.safetensors", "model", "--json")
+    assert refused.code == 1
+    assert set(refused.codes()) == {"ShardMissing", "ShardDisagrees", "TensorsInTwoShards"}
+    assert [names[2] in each["message"] for each in refused.document()["defects"] if each["code"] == "ShardMissing"] == [True]
+    partly = call("weights", "diff", "a.safetensors", "model", "--partial", "--json").document()
+    assert (partly["complete"], {each["code"] for each in partly["warnings"]}) == (False, set(refused.codes()))
+    assert {row["name"]: row["status"] for row in partly["tensors"]}["a.weight"] == "equal"
+
+
+def test_a_merge_that_changes_nothing_has_the_same_root(here: Path, call: Caller) -> None:
+    chance = random.Random(3)
+    values = [chance.gauss(0, 1) for _ in range(64)]
+    paths = pair(here, {"w": f32(*values)}, {"w": f32(*(value * 0.5 / 0.5 for value in values))})
+    document = call("weights", "diff", *paths, "--json").document()
+    assert document["roots"]["a"] == document["roots"]["b"]
+
+
+def test_expected_patterns_say_what_did_not_change_and_what_did(here: Path, call: Caller) -> None:
+    before = {"layers.0.w": f32(1), "layers.1.w": f32(1), "head": f32(1)}
+    paths = pair(here, before, {"layers.0.w": f32(2), "layers.1.w": f32(1), "head": f32(2)})
+    called = call("weights", "diff", *paths, "--expect", "layers.*", "--fail-on", "unexpected", "--fail-on", "unchanged", "--json")
+    assert [(each["rule"], each["tensors"]) for each in called.document()["defects"]] == [
+        ("unexpected", ["head"]),
+        ("unchanged", ["layers.1.w"]),
+    ]
+    assert "expected and unchanged: 1; changed and not expected: 1" in call("weights", "diff", *paths, "--expect", "layers.*").out
+    wrong = call("weights", "diff", *paths, "--fail-on", "surprise")
+    assert (wrong.code, "is nothing to fail on" in wrong.err) == (2, True)
+
+
+# --------------------------------------------------------------------------------------------------------- edits compose
+
+
+def chain(here: Path, call: Caller) -> tuple[str, str]:
+    """Three versions of weights and the records of both steps; the roots of the last one."""
+    versions = [{"w": f32(1, 2), "v": f32(3)}, {"w": f32(1, 5), "v": f32(3)}, {"w": f32(7, 5), "v": f32(4)}]
+    for number, each in enumerate(versions):
+        write(here / f"v{number}.safetensors", encoded(each))
+    for number in (0, 1):
+        call("weights", "diff", f"v{number}.safetensors", f"v{number + 1}.safetensors", "--record", f"step{number}.jsonl")
+    roots = [call("weights", "root", f"v{number}.safetensors", "--json").document()["root"] for number in (0, 2)]
+    return roots[0], roots[1]
+
+
+def edits_in_any_order() -> AbstractContextManager[object]:
+    """An edit is taken wherever it began."""
+    return planted(edits, "_against", lambda line, edit: ())()
+
+
+@proven_by(edits_in_any_order)
+def test_recorded_edits_give_the_root_without_the_edited_model(here: Path, call: Caller) -> None:
+    base, last = chain(here, call)
+    os.remove("v1.safetensors")
+    os.remove("v2.safetensors")
+    document = call("weights", "apply-root", "v0.safetensors", "step0.jsonl", "step1.jsonl", "--json").document()
+    assert (document["base"], document["root"], document["edits"], document["edited"]) == (base, last, 3, 2)
+    turned = call("weights", "apply-root", "v0.safetensors", "step1.jsonl", "step0.jsonl", "--json")
+    assert [(each["code"], each["edit"], each["tensor"]) for each in turned.document()["defects"]] == [
+        ("EditDoesNotFit", "step1.jsonl:2", "w"),
+    ]
+
+
+def test_every_edit_and_every_line_that_does_not_fit_is_named(here: Path, call: Caller) -> None:
+    chain(here, call)
+    event = json.loads((here / "step0.jsonl").read_text())
+    other = {**event, "payload": {**event["payload"], "tensor": "gone"}}
+    lost = {**event, "payload": {key: value for key, value in event["payload"].items() if key != "sha256After"}}
+    grown = {**event, "payload": {**event["payload"], "shape": [3]}}
+    lines = [json.dumps(each) for each in (other, lost, grown)]
+    (here / "odd.jsonl").write_text("\n".join(lines))
+    codes = call("weights", "apply-root", "v0.safetensors", "odd.jsonl", "--json").codes()
+    assert codes == ["EditOfUnknownTensor", "EditUnhashed", "EditOfOtherTensor"]
+    (here / "torn.jsonl").write_text("{\n" + json.dumps({**event, "payload": {**event["payload"], "changed": -1}}) + "\n[]\n")
+    torn = call("weights", "apply-root", "v0.safetensors", "torn.jsonl", "--json")
+    assert [(each["code"], each["edit"]) for each in torn.document()["defects"]] == [
+        ("EditUnreadable", f"torn.jsonl:{number}") for number in (1, 2, 3)
+    ]
+
+
+def test_a_record_is_never_written_over(here: Path, call: Caller) -> None:
+    paths = pair(here, {"w": f32(1)}, {"w": f32(2)})
+    (here / "mine.jsonl").write_text("precious")
+    called = call("weights", "diff", *paths, "--record", "mine.jsonl")
+    assert (called.code, (here / "mine.jsonl").read_text()) == (2, "precious")
+    assert "is there already" in called.err
+
+
+def test_names_from_outside_reach_no_terminal_raw(here: Path, call: Caller) -> None:
+    name = HOSTILE.replace("\udcff", "")
+    paths = pair(here, {name: f32(1), "v": f32(1)}, {name: f32(2)})
+    for more in ((), ("--json",), ("--fail-on", "changed")):
+        called = call("weights", "diff", *paths, *more)
+        assert [each for each in called.out + called.err if not each.isprintable() and each not in "\n\t"] == []
+    document = call("weights", "diff", *paths, "--json").document()
+    assert document["roots"] == {"a": None, "b": None}
+    assert {row["name"] for row in document["tensors"]} == {name, "v"}
+
+
+def test_a_big_pair_is_compared_in_a_process_that_stays_small(here: Path) -> None:
+    size = 96 << 20
+    for name, last in (("a", b"\0"), ("b", b"\1")):
+        header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+        with open(here / f"{name}.safetensors", "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            file.truncate(8 + len(header) + size - 1)
+            file.seek(0, os.SEEK_END)
+            file.write(last)
+    script = (
+        "import resource, sys; from countermark.cli.main import main; code = main(sys.argv[1:]);"
+        " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "weights", "diff", "a.safetensors", "b.safetensors"], cwd=here, capture_output=True, text=True
+    )
+    assert (done.returncode, "1 of 1 tensor changed" in done.stdout) == (0, True), done.stderr
+    assert int(done.stderr.split()[-1]) < 160
+
+
+def test_without_numpy_the_extra_is_named(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = pair(here, {"w": f32(1)}, {"w": f32(2)})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    called = call("weights", "diff", *paths)
+    assert (called.code, called.out) == (3, "")
+    assert "pip install 'countermark[weights]'" in called.err
+
+
+def test_an_unreadable_pair_shows_no_traceback(here: Path) -> None:
+    write(here / "a.safetensors", b"version https://git-lfs.github.com/spec/v1\n")
+    write(here / "b.safetensors", encoded({"w": f32(1)}))
+    called = spawn("weights", "diff", "a.safetensors", "b.safetensors", cwd=here)
+    assert (called.code, "Traceback" in called.err) == (1, False)
+    assert "git-lfs" in called.err or "Git LFS" in called.err

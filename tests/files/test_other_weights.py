@@ -1,0 +1,214 @@
+"""Weights that are not safetensors: files of torch, NumPy and GGUF, read without executing anything, and hostile ones of each."""
+
+import struct
+import zipfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from countermark.files import gguf, npz, torch_weights
+from countermark.files.gguf import TYPES
+from countermark.files.opened_weights import OpenedWeights, open_weights
+from countermark.values import Refused
+from countermark.weights.refusals import ArraysUnreadable, GgufUnreadable, PickleUnreadable
+from tests.faults import planted, proven_by
+from tests.files.ggufs import DATA, GOOD, gguf_file, info, text
+from tests.files.tensors import write
+
+
+def data_of(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    found = open_weights(path)
+    assert isinstance(found, OpenedWeights), found
+    with found:
+        return {name: (one.span.dtype, one.span.shape, one.file.read(one.begin, one.bytes)) for name, one in sorted(found.tensors.items())}
+
+
+def whys(path: Path, kind: type) -> tuple[str, ...]:
+    found = open_weights(path)
+    assert isinstance(found, Refused), found
+    (defect,) = found.defects
+    assert type(defect) is kind
+    return tuple(defect.whys)
+
+
+# ----------------------------------------------------------------------------------------------------------------- torch
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def strides_not_looked_at() -> AbstractContextManager[object]:
+    """Every tensor is taken to lie in order."""
+    return planted(torch_weights, "_in_order", lambda stub: True)()
+
+
+@proven_by(strides_not_looked_at)
+def test_tensors_of_torch_are_read_in_their_own_order(tmp_path: Path, torch: Any) -> None:
+    base = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    tensors = {
+        "plain": base, "turned": base.t(), "part": base[1:, 1:3], "one": base[2, 3], "none": torch.zeros(0, 4),
+        "half": base.to(torch.bfloat16), "deep": {"list": [base[0]]}, "cube": torch.arange(24).reshape(2, 3, 4).permute(2, 0, 1),
+        "step": 7, "name": "x",
+    }  # fmt: skip
+    torch.save(tensors, tmp_path / "w.pt")
+    found = data_of(tmp_path / "w.pt")
+    expected = {**{name: tensors[name] for name in ("plain", "turned", "part", "one", "none", "half", "cube")}, "deep.list.0": base[0]}
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        raw = tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else struct.pack("<f", float(tensor))
+        assert (name, found[name][1], found[name][2]) == (name, tuple(tensor.shape), raw)
+
+
+def test_a_view_that_repeats_elements_is_refused_by_name(tmp_path: Path, torch: Any) -> None:
+    torch.save({"wide": torch.zeros(1).expand(1 << 40), "fine": torch.zeros(2)}, tmp_path / "w.pt")
+    assert whys(tmp_path / "w.pt", PickleUnreadable) == ("tensor 'wide' repeats elements of its storage",)
+
+
+def test_what_would_run_is_named_and_not_run(tmp_path: Path, torch: Any) -> None:
+    class Hostile:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "ran",))
+
+    torch.save({"w": torch.zeros(2), "x": Hostile()}, tmp_path / "w.pt")
+    assert any("pathlib" in why and "not executed" in why for why in whys(tmp_path / "w.pt", PickleUnreadable))
+    assert not (tmp_path / "ran").exists()
+
+
+# ----------------------------------------------------------------------------------------------------------------- NumPy
+
+ARRAYS: Final = {
+    "a": np.arange(6, dtype="<f4").reshape(2, 3),
+    "f": np.asfortranarray(np.arange(6, dtype="<f2").reshape(2, 3)),
+    "s": np.int64(7),
+}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_are_read_stored_and_deflated_rows_outermost(tmp_path: Path, save: Callable[..., None]) -> None:
+    save(tmp_path / "w.npz", **ARRAYS)
+    assert data_of(tmp_path / "w.npz") == {
+        "a": ("F32", (2, 3), ARRAYS["a"].tobytes()),
+        "f": ("F16", (2, 3), np.ascontiguousarray(ARRAYS["f"]).tobytes()),
+        "s": ("I64", (), struct.pack("<q", 7)),
+    }
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    text = header.encode("latin-1")
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+
+
+def archive(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members.items():
+            file.writestr(f"{name}.npy", data)
+    return path
+
+
+FINE: Final = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"
+ILL: Final = {
+    "pickled": (FINE.replace("<f4", "|O"), b"1234", "its elements are pickled objects, and nothing is executed"),
+    "turned": (FINE.replace("<f4", ">f4"), b"1234", "its type '>f4' is none that weights have"),
+    "short": (FINE, b"123", "it holds 3 bytes, and its type and shape ask for 4"),
+    "code": ("__import__('os').system('touch ran')", b"", "its header cannot be read (ValueError)"),
+    "records": (
+        "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
+        b"1234",
+        "its elements are records, which no weights are",
+    ),
+    "huge": (FINE.replace("(1,)", f"({2**62}, {2**62})"), b"1234", f"it holds 4 bytes, and its type and shape ask for {2**126}"),
+    "deep": ("(" * 5000, b"", "its header cannot be read"),
+}
+
+
+def test_every_array_that_is_wrong_is_named(tmp_path: Path) -> None:
+    path = archive(tmp_path / "w.npz", fine=npy(FINE, b"1234"), **{name: npy(header, data) for name, (header, data, _) in ILL.items()})
+    found = whys(path, ArraysUnreadable)
+    assert [why.partition(".npy")[0].strip("'") for why in found] == list(ILL)
+    assert [told[2] in why for told, why in zip(ILL.values(), found, strict=True)] == [True] * len(ILL)
+
+
+def no_ratio() -> AbstractContextManager[object]:
+    """An archive may grow to any size."""
+    return planted(npz, "RATIO_MAX", 10**9)()
+
+
+@proven_by(no_ratio)
+def test_an_archive_that_would_fill_the_disk_is_refused_before_it_is_inflated(tmp_path: Path) -> None:
+    size = 80 << 20
+    path = archive(tmp_path / "w.npz", bomb=npy(FINE.replace("<f4", "|u1").replace("(1,)", f"({size},)"), bytes(size)))
+    found = open_weights(path)
+    assert isinstance(found, Refused)
+    assert "it would grow to" in str(found.defects.first)
+
+
+# ------------------------------------------------------------------------------------------------------------------ GGUF
+
+
+def test_block_sizes_are_those_of_the_published_package() -> None:
+    constants = pytest.importorskip("gguf.constants")
+    published = {kind.value: (kind.name, *constants.GGML_QUANT_SIZES[kind]) for kind in constants.GGMLQuantizationType}
+    assert {kind: told for kind, told in TYPES.items() if published.get(kind) != told} == {}
+    assert published.keys() - TYPES.keys() <= {36, 37, 38, 40, 41}, "a new type: add it, or say why not"
+
+
+BROKEN: Final[dict[str, tuple[bytes, tuple[str, ...]]]] = {
+    "another start": (b"GGML" + bytes(30), ("it does not begin as a GGUF file does",)),
+    "big-endian": (gguf_file([], b"", version=3 << 24), ("its numbers are not little-endian",)),
+    "a later version": (gguf_file([], b"", version=9), ("it is of version 9, and 2 and 3 are known",)),
+    "cut in the header": (gguf_file(GOOD, DATA)[:60], ("its header goes on behind its end",)),
+    "a name without end": (b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 2**62), ()),
+    "two of one name on one range": (
+        gguf_file([GOOD[0], GOOD[0]], DATA[:32]),
+        ("2 tensors are called 'a'", "tensors 'a' and 'a' share bytes"),
+    ),
+    "overlap": (gguf_file([GOOD[0], info(b"b", (16,), 0, 0)], DATA[:64]), ("tensors 'a' and 'b' share bytes",)),
+    "a hole, and bytes behind": (
+        gguf_file([info(b"a", (8,), 0, 64)], bytes(192)),
+        ("bytes 64 to 128 belong to no tensor", "96 bytes follow its last tensor"),
+    ),
+    "cut": (gguf_file(GOOD, DATA[:40]), ("tensor 'q': it ends at byte 194 of 168",)),
+    "not aligned, and of no type": (
+        gguf_file([info(b"a", (2,), 0, 4), info(b"b", (2,), 99, 32)], bytes(64)),
+        ("tensor 'a': its offset 4 is no multiple of 32", "tensor 'b': its type 99 is not known"),
+    ),
+    "half a block": (gguf_file([info(b"a", (33,), 8, 0)], bytes(64)), ("tensor 'a': its rows of 33 elements are no whole blocks of 32",)),
+    "an endless array": (
+        gguf_file([], b"", text(b"k") + struct.pack("<IIQ", 9, 8, 2**60), 1),
+        ("an array in its header is longer than the file",),
+    ),
+    "arrays in arrays": (
+        gguf_file([], bytes(200), text(b"k") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 6, 1),
+        ("its header nests arrays too deep",),
+    ),
+    "a million tensors and more": (b"GGUF" + struct.pack("<IQQ", 3, 2**40, 0) + bytes(32), ()),
+}
+
+
+def overlaps_believed() -> AbstractContextManager[object]:
+    """Offsets are believed, as the usual reader does."""
+    return planted(gguf, "_gaps", lambda *given: ())()
+
+
+@proven_by(overlaps_believed)
+def test_every_break_of_a_gguf_file_is_refused_with_all_its_reasons(tmp_path: Path) -> None:
+    for name, (content, expected) in BROKEN.items():
+        found = whys(write(tmp_path / f"{len(name)}.gguf", content), GgufUnreadable)
+        assert (name, found if expected else ()) == (name, expected)
+
+
+def test_any_bytes_behind_the_mark_are_refused_or_read_and_never_crash(tmp_path: Path) -> None:
+    whole = gguf_file(GOOD, DATA)
+    for at in range(4, len(whole)):
+        for value in (0, 1, 0x7F, 0xFF):
+            changed = whole[:at] + bytes([value]) + whole[at + 1 :]
+            found = open_weights(write(tmp_path / "w.gguf", changed))
+            if isinstance(found, OpenedWeights):
+                found.close()
+    assert data_of(write(tmp_path / "w.gguf", whole)) == {"a": ("F32", (2, 3), DATA[:24]), "q": ("Q8_0", (32,), b"q" * 34)}
