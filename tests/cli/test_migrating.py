@@ -47,7 +47,7 @@ def test_a_dry_run_a_migration_and_a_second_one(old: Old, call: Caller) -> None:
     would, done, again = (call("store", "migrate", *store, *more, "--json") for more in (("--dry-run",), (), ()))
     documents = [each.document() for each in (would, done, again)]
     assert [each.code for each in (would, done, again)] == [0, 0, 0]
-    told = [(each["dry_run"], each["migrated"], each["found"], each["version"], each["steps"]) for each in documents]
+    told = [(each["dryRun"], each["migrated"], each["found"], each["version"], each["steps"]) for each in documents]
     assert told == [(True, False, 1, 1, [STEP]), (False, True, 1, 2, [STEP]), (False, False, 2, 2, [])]
     backups = [each["backup"] for each in documents]
     if isinstance(old, OldFolder):

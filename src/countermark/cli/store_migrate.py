@@ -24,7 +24,7 @@ def store_migrate(store: StoreOption = None, dry_run: DryRunOption = False, as_j
     def document(found: int, version: int, plan: Plan | None, done: bool, backup: str | None) -> Document:
         steps: list[JsonValue] = [{"version": step.version, "what": step.what} for step in (() if plan is None else plan.steps)]
         told: Document = {"store": chosen.store_shown, "found": found, "version": version, "steps": steps, "backup": backup}
-        return {**told, "migrated": done, "dry_run": dry_run}
+        return {**told, "migrated": done, "dryRun": dry_run}
 
     def steps_of(plan: Plan) -> tuple[str, ...]:
         return tuple(f"  schema {step.version}: {step.what}" for step in plan.steps)
