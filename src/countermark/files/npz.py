@@ -50,7 +50,7 @@ def read_npz(opened: OpenFile, stack: ExitStack) -> tuple[Lying, ...] | Refused[
     try:
         with os.fdopen(os.dup(opened.fileno()), "rb") as file, zipfile.ZipFile(file) as archive:
             return _arrays(opened, archive, stack)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
         return Refused(NonEmpty(ArraysUnreadable(opened.name, (f"it is no archive ({shown(str(error), 200)})",))))
     except (OSError, ShortRead) as error:
         return Refused(NonEmpty(opened.judged(error)))
@@ -74,7 +74,7 @@ def _arrays(opened: OpenFile, archive: zipfile.ZipFile, stack: ExitStack) -> tup
             found.append(_array(opened, archive, entry, stack))
         except _Damaged as error:
             whys.append(f"{shown(entry.filename)}: {error}")
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             whys.append(f"{shown(entry.filename)}: it is damaged ({shown(str(error), 200)})")
     return Refused(NonEmpty(ArraysUnreadable(opened.name, tuple(whys)))) if whys else tuple(found)
 
