@@ -16,7 +16,7 @@ ARGS ?=
 POSTGRES := /usr/lib/postgresql
 CREATECLUSTER := /etc/postgresql-common/createcluster.conf
 
-.PHONY: help test check lint types imports unit demo setup postgres docs models checker simulate torture mutation clean
+.PHONY: help test check lint types imports unit slow demo setup postgres docs models checker simulate torture mutation clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,9 +43,12 @@ imports: $(VENV)/test.stamp ## The order of the rooms
 	@echo "countermark: the order of the rooms"
 	$(BIN)/lint-imports --no-logo
 
-unit: postgres $(VENV)/test.stamp ## The suite alone
+unit: postgres $(VENV)/test.stamp ## The suite alone, without what is slow
 	@echo "countermark: the suite"
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
+
+slow: postgres $(VENV)/test.stamp ## The tests that the gate leaves out: whole runs over PostgreSQL, storms, trainings that end in every way
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m slow $(ARGS)
 
 models: checker ## The model of the claim protocol, searched exhaustively: safe variants hold, broken rules are found (ARGS="--quick", "--long")
 	@nice -n 10 $(PYTHON) -m models.check $(ARGS)

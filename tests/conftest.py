@@ -40,6 +40,10 @@ settings.load_profile("gate")
 
 _TRAINING_STACK = re.compile(r"^\s*(?:import|from)\s+(?:torch|transformers|peft|trl|accelerate|datasets)\b", re.MULTILINE)
 
+#: Rooms whose tests live whole runs through real processes: the gate lives them over the embedded ledger, ``make slow`` over both. What the
+#: shared ledger itself has to hold is in the gate for both (tests/store), and so are the commands (tests/cli/test_ledgers.py).
+_WHOLE_RUNS = frozenset({"app", "launch", "torture"})
+
 
 def _stay_hermetic(home: Path) -> None:
     """Takes the foreign variables out and gives the process an empty home."""
@@ -88,3 +92,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("torch") or _loads_the_training_stack(item.path):
             item.add_marker(pytest.mark.xdist_group("torch"))
+        if "postgresql" in item.name.partition("[")[2] and item.path.parent.name in _WHOLE_RUNS:
+            item.add_marker(pytest.mark.slow)

@@ -65,6 +65,7 @@ def suite(*arguments: str, home: Path, hash_seed: str) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_suite_passes_with_every_foreign_variable_set(tmp_path: Path) -> None:
     subset = [path for path in _SUBSET if (ROOT / path).exists()]
     run = suite("tests/test_hermetic.py::TestProbe", *subset, "-m", "not torch and not slow", home=tmp_path, hash_seed="1")

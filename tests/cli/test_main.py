@@ -22,7 +22,7 @@ HURRIED: Final[list[tuple[tuple[str, ...], int, str]]] = [
     ((), 2, ""),
     (("resolv", "recipe.toml"), 2, "There is no command 'resolv'. Did you mean 'resolve'?"),
     (("checkpoint", "inspct", "x"), 2, "Did you mean 'checkpoint inspect'?"),
-    (("diff",), 2, "Did you mean 'manifest diff'?"),
+    (("diff",), 2, "Did you mean 'manifest diff' or 'weights diff'?"),
     (("inspect", "x"), 2, "Did you mean 'checkpoint inspect'?"),
     (("store",), 2, "Missing command."),
     (("resolve",), 2, "Missing argument 'RECIPE'."),

@@ -141,7 +141,7 @@ class Pair:
         transactions: int = 1,
         half: Callable[[Model], object] = lambda model: None,
     ) -> None:
-        """One call. ``transactions``: how many it takes, of which the last one writes; ``half``: what else may be written before."""
+        """One call. ``transactions``: how many it takes, of which the last one writes; ``half``: what the one before it wrote."""
         after = self.model.copy()
         wanted = tell(after)
         (at, how), self.breaks = self.breaks, (0, Failed)
@@ -154,7 +154,7 @@ class Pair:
                 broke = True
         if broke:
             left = after if breaks.committed == transactions else self.model.copy()
-            if 0 < breaks.committed < transactions:
+            if 0 < breaks.committed == transactions - 1:
                 half(left)
             what = f"broke off at {breaks.steps[-1]}"
             assert seen(self.stores[0]) == told(left), f"it {what} after {breaks.committed} of {transactions} commits: not all or nothing"

@@ -104,7 +104,8 @@ def look_again(pair: Pair, number: int) -> None:
 
 def sweep(pair: Pair, number: int) -> None:
     swept = StoredSweep(f"s{number}", RUN, b"{}", 1, 2)
-    pair.call(0, lambda store: store.record_sweep(RUN, swept.sweep_id, b"{}", 1, 2), lambda model: model.sweep(swept), 2)
+    count = 1 if pair.kind.one_transaction else 2
+    pair.call(0, lambda store: store.record_sweep(RUN, swept.sweep_id, b"{}", 1, 2), lambda model: model.sweep(swept), count)
 
 
 def close(pair: Pair, number: int) -> None:
@@ -128,7 +129,7 @@ def _conclude(pair: Pair, name: str, closed: bool) -> None:
         0,
         lambda store: store.record_verdict(name, verdict),
         lambda model: model.conclude(name, verdict),
-        1 if pair.kind.one_transaction else 2,
+        1 if pair.kind.one_transaction else 4 if closed else 2,
         lambda model: model.write_verdict(name, verdict) if closed else model.follow_verdict(name, verdict, newest=(name, verdict)),
     )
 

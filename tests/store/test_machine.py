@@ -165,7 +165,8 @@ class Ledgers(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), request=SOME_REQUEST, name=st.sampled_from(SWEEPS), document=st.sampled_from([b"{}", b"[]"]))
     def sweep(self, who: int, request: str, name: str, document: bytes) -> None:
         swept = StoredSweep(name, demand_id(request).run_id(), document, 1, 2)
-        self.call(who, lambda store: store.record_sweep(swept.run_id, name, document, 1, 2), lambda model: model.sweep(swept), 2)
+        transactions = 1 if self.pair.kind.one_transaction else 2
+        self.call(who, lambda store: store.record_sweep(swept.run_id, name, document, 1, 2), lambda model: model.sweep(swept), transactions)
 
     @precondition(lambda self: self.model.sweeps)
     @rule(data=st.data(), who=st.integers(0, 1), closed=st.booleans(), lag=st.sampled_from([0, 0, 1]))
@@ -174,16 +175,18 @@ class Ledgers(RuleBasedStateMachine):
         swept = self.model.sweeps.get(name)
         version = max(0, self.model.records[swept.run_id].ledger.version - lag) if swept is not None else 0
         verdict = StoredVerdict("Converged" if closed else "InProgress", closed, version, b"text")
+        late = swept is not None and self.model.records[swept.run_id].ledger.version > version
 
         def half(model: Model) -> None:
-            """A closing verdict is recorded before the agenda lets go of the run, any other one after the agenda has it."""
-            if closed:
+            """What takes the run off the agenda is recorded before it lets go of the run, any other verdict after it has the run."""
+            if closed and not late:
                 model.write_verdict(name, verdict)
             elif swept is not None:
                 new = model.concluded(name)[-1:] != (verdict,)
                 model.follow_verdict(name, verdict, newest=(name, verdict) if new else None)
 
-        transactions = 1 if self.pair.kind.one_transaction else 2
+        # Over two files, what closes a run is looked at twice before it is written.
+        transactions = 1 if self.pair.kind.one_transaction else 4 if verdict.closed else 2
         self.call(who, lambda store: store.record_verdict(name, verdict), lambda model: model.conclude(name, verdict), transactions, half)
 
 

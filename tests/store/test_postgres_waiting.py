@@ -319,16 +319,18 @@ def small_disk(cluster: Cluster) -> Iterator[tuple[str, Path]]:
     """A database on a disk of its own that holds little more than an empty one."""
     disk = cluster.folder / "small"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", disk], capture_output=True, check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount")
     shutil.chown(disk, "postgres")
     cluster.sql(f"CREATE TABLESPACE small LOCATION '{disk}'", "CREATE DATABASE small TABLESPACE small")
     yield cluster.url("small"), disk
+    subprocess.run(["mount", "-o", "remount,size=80m", disk], check=True)
     cluster.sql("DROP DATABASE small WITH (FORCE)", "DROP TABLESPACE small")
     subprocess.run(["umount", "-l", disk], check=True)
     disk.rmdir()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_under_the_server_is_said_and_the_store_goes_on_when_there_is_room(small_disk: tuple[str, Path]) -> None:
     address, disk = small_disk
     with PostgresStore.open(address, create=True) as store:

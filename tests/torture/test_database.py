@@ -26,8 +26,6 @@ from tests.postgres import Cluster, postgres_cluster
 from tests.torture import planting
 from tests.torture.ledgers import ports_at
 
-pytestmark = pytest.mark.slow
-
 HERE: Final = Path(__file__).parent
 WAIT_S: Final = 60.0
 ALL: Final = ("reconcile", "--all", "--act", "--watch")
@@ -130,6 +128,7 @@ def test_a_crash_in_the_middle_of_a_transaction_leaves_nothing_of_it_and_both_co
     once_each(bench, runs)
 
 
+@pytest.mark.slow
 def test_controllers_that_work_through_crashes_of_the_server_start_nothing_twice(bench: Bench, server: Cluster) -> None:
     runs = bench.many(8, *HONEST)
     (bench.root / "held").touch()
@@ -145,6 +144,7 @@ def test_controllers_that_work_through_crashes_of_the_server_start_nothing_twice
     once_each(bench, runs)
 
 
+@pytest.mark.slow
 def test_a_controller_that_gives_up_says_so_plainly_and_the_ledger_goes_on(bench: Bench, server: Cluster) -> None:
     runs = bench.many(1, *HONEST)
     first = Controller(bench, "first", "claim", "impatient")

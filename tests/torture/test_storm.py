@@ -24,8 +24,6 @@ from tests.torture.mutants import MUTANTS
 from tests.torture.scene import RACE, Scene
 from tests.torture.tally import Count, Figures
 
-pytestmark = pytest.mark.slow
-
 ROOT: Final = Path(__file__).parents[2]
 DOUBLING: Final = tuple(name for name, mutant in MUTANTS.items() if not mutant.held_by)
 #: What each ledger must see red itself; the others are wrong beside it, and are seen over both in ``make torture``.
@@ -68,6 +66,7 @@ def test_nothing_is_started_twice_in_a_storm(tmp_path: Path, ledger: str) -> Non
     assert set(figures["verdicts"]) <= {"Converged", "Cancelled", "SeveralCandidates", "Blocked"} and figures["verdicts"]["Converged"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weather", "ledger"), [("race", "sqlite"), ("race", "postgresql"), ("sleepers", "sqlite")])
 def test_nothing_is_started_twice_in_the_weather_in_which_mutants_double(tmp_path: Path, weather: str, ledger: str) -> None:
     """The other half of each pair below: what doubles there does not here."""
@@ -77,6 +76,7 @@ def test_nothing_is_started_twice_in_the_weather_in_which_mutants_double(tmp_pat
     assert figures["answers"]["already"] > 0 if weather == "race" else figures["stops"] > 0
 
 
+@pytest.mark.slow
 def test_nothing_is_started_twice_while_persons_decide_and_clocks_step(tmp_path: Path) -> None:
     figures = storm(tmp_path, "sqlite", "--launches", 60, "--mutant", "none, but persons decide and clocks step")
     assert (figures["doubled"], figures["findings"], figures["broken_off"]) == (0, [], False)
@@ -91,6 +91,7 @@ def test_a_mutant_doubles(tmp_path: Path, mutant: str, ledger: str) -> None:
     assert figures["doubled"] > 0
 
 
+@pytest.mark.slow
 def test_the_start_receipt_is_not_the_only_guard(tmp_path: Path) -> None:
     """Taken away alone it is missed by nobody: the process receipt is exclusive, too, and written under the lock."""
     figures = storm(tmp_path, "sqlite", "--launches", 8, "--kills", 0, "--mutant", "start receipt not exclusive")
@@ -109,6 +110,7 @@ def interrupted(process: "subprocess.Popen[str]") -> str:
     raise AssertionError("six interrupts end nothing")
 
 
+@pytest.mark.slow
 def test_an_interrupt_says_what_was_done_and_leaves_no_process(tmp_path: Path) -> None:
     process = begin("--launches", 100_000, "--ledger", "sqlite", "--mutant", "", "--json", tmp_path / "figures.json")
     deadline = time.monotonic() + 60
@@ -126,6 +128,7 @@ def test_an_interrupt_says_what_was_done_and_leaves_no_process(tmp_path: Path) -
     assert figures["broken_off"] is True
 
 
+@pytest.mark.slow
 def test_what_was_brought_to_its_end_is_kept_and_the_rest_is_done_with_the_same_seed(tmp_path: Path) -> None:
     whole = ("--launches", 2, "--kills", 0, "--weather", "race", "--mutant", "", "--json", tmp_path / "figures.json", "--ledger", "sqlite")
     first, _ = begin(*whole).communicate(timeout=120)
@@ -136,6 +139,7 @@ def test_what_was_brought_to_its_end_is_kept_and_the_rest_is_done_with_the_same_
     assert [(figures["mutant"], figures["seed"]) for figures in done] == [("", SEED), ("launch first", SEED)]
 
 
+@pytest.mark.slow
 def test_a_storms_server_is_out_of_its_reach_and_ends_with_it() -> None:
     if binaries() is None:
         without_postgresql()
@@ -149,6 +153,7 @@ def test_a_storms_server_is_out_of_its_reach_and_ends_with_it() -> None:
     assert (runs(after), folder.exists()) == (False, False)
 
 
+@pytest.mark.slow
 def test_two_lives_under_one_pid_are_two_in_the_history(tmp_path: Path) -> None:
     """In a storm of half an hour pids come back."""
     scene = Scene(tmp_path, SEED, replace(RACE, meeting=0))

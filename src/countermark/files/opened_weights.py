@@ -39,7 +39,6 @@ from countermark.weights.refusals import (
 
 _GGUF: Final = b"GGUF"
 _ZIP: Final = b"PK\x03\x04"
-_BARE_PICKLE: Final = b"\x80"
 #: What ``partial`` lets pass: the rest of the folder can still be compared.
 _LEFT_OUT: Final = (ShardMissing, ShardDisagrees, TensorsInTwoShards)
 
@@ -166,7 +165,7 @@ def _of_other_form(path: Path, links_to: tuple[Path, ...]) -> Path | None:
             start = opened.read(0, min(4, opened.size))
         except (OSError, ShortRead):
             return None
-    return path if start in (_GGUF, _ZIP) or start[:1] == _BARE_PICKLE or path.suffix in (*PICKLED, ".npz", ".gguf") else None
+    return path if start in (_GGUF, _ZIP) or path.suffix in (*PICKLED, ".npz", ".gguf") else None
 
 
 def _open_other(path: Path, links_to: tuple[Path, ...]) -> OpenedWeights | Refused[WeightsDefect]:
