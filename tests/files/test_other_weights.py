@@ -17,7 +17,7 @@ from countermark.values import Refused
 from countermark.weights.refusals import ArraysUnreadable, GgufUnreadable, PickleUnreadable
 from tests.faults import planted, proven_by
 from tests.files.ggufs import DATA, GOOD, gguf_file, info, text
-from tests.files.tensors import write
+from tests.files.tensors import encoded, f32, write
 
 
 def data_of(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
@@ -78,6 +78,14 @@ def test_what_would_run_is_named_and_not_run(tmp_path: Path, torch: Any) -> None
     torch.save({"w": torch.zeros(2), "x": Hostile()}, tmp_path / "w.pt")
     assert any("pathlib" in why and "not executed" in why for why in whys(tmp_path / "w.pt", PickleUnreadable))
     assert not (tmp_path / "ran").exists()
+
+
+def test_no_length_of_a_header_makes_safetensors_anything_else(tmp_path: Path) -> None:
+    """The first byte of a file is the lowest of its header's length: it may well be the one that a bare pickle begins with."""
+    for padding in range(256):
+        name = "w" + "x" * padding
+        path = write(tmp_path / "w.safetensors", encoded({name: f32(1)}))
+        assert list(data_of(path)) == [name], padding
 
 
 # ----------------------------------------------------------------------------------------------------------------- NumPy
