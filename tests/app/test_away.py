@@ -21,6 +21,8 @@ from tests.app.test_rounds import PACE, controller, executions, verdict_of
 from tests.faults import planted, proven_by
 from tests.postgres import Cluster, Mode, postgres_cluster
 
+pytestmark = pytest.mark.slow
+
 AWAY_S: Final = 0.3
 
 
