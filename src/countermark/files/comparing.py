@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Final, Literal, Protocol, Self, final
 
-from countermark.files.opened_weights import Located, OpenedWeights
+from countermark.files.located import Located
+from countermark.files.opened_weights import OpenedWeights
 from countermark.files.reading import OpenFile, ShortRead
 from countermark.values import NonEmpty, Refused, Sha256
 from countermark.weights.difference import CommonRows, Numbers, TensorDifference, TensorSide

@@ -14,14 +14,16 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, final
 
+from countermark.files.located import Located
 from countermark.files.reading import OpenFile, ShortRead
 from countermark.values import NonEmpty, Refused, shown
 from countermark.weights.header import TensorSpan
-from countermark.weights.refusals import FileDefect, GgufUnreadable
+from countermark.weights.refusals import GgufUnreadable, WeightsDefect
 
 HEADER_BYTES_MAX: Final = 256 << 20
 TENSORS_MAX: Final = 1_000_000
@@ -136,9 +138,9 @@ class _Info:
     offset: int
 
 
-def read_gguf(opened: OpenFile) -> tuple[TensorSpan, ...] | Refused[GgufUnreadable | FileDefect]:
-    """The tensors of an open GGUF file, in the order of their data; their places count from the start of the file. Or everything that is
-    wrong with it."""
+def read_gguf(opened: OpenFile, stack: ExitStack) -> tuple[Located, ...] | Refused[WeightsDefect]:
+    """The tensors of an open GGUF file, in the order of their data, or everything that is wrong with it. All lies in the file itself:
+    nothing is left to the stack."""
     try:
         infos, alignment, data_begin = _header(opened)
     except _Damaged as error:
@@ -158,7 +160,7 @@ def read_gguf(opened: OpenFile) -> tuple[TensorSpan, ...] | Refused[GgufUnreadab
     if whys:
         more = (f"and {len(whys) - _WHYS_MAX} more",) if len(whys) > _WHYS_MAX else ()
         return Refused(NonEmpty(GgufUnreadable(opened.name, (*whys[:_WHYS_MAX], *more))))
-    return tuple(spans)
+    return tuple(Located(span, opened, span.begin, span.end) for span in spans)
 
 
 def _header(opened: OpenFile) -> tuple[list[_Info], int, int]:

@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final, cast
 
+from countermark.files.located import Located
 from countermark.files.reading import OpenFile, ShortRead
 from countermark.files.spooled import laid_out, spooled
-from countermark.files.torch_weights import Lying
 from countermark.values import NonEmpty, Refused, shown
 from countermark.weights import DTYPE_BITS
 from countermark.weights.header import TensorSpan
-from countermark.weights.refusals import ArraysUnreadable, FileDefect
+from countermark.weights.refusals import ArraysUnreadable, WeightsDefect
 
 ARRAYS_MAX: Final = 100_000
 HEADER_BYTES_MAX: Final = 64 << 10
@@ -45,7 +45,7 @@ class _Damaged(Exception):
     """An array cannot be read; the text says why."""
 
 
-def read_npz(opened: OpenFile, stack: ExitStack) -> tuple[Lying, ...] | Refused[ArraysUnreadable | FileDefect]:
+def read_npz(opened: OpenFile, stack: ExitStack) -> tuple[Located, ...] | Refused[WeightsDefect]:
     """Every array of an open archive, by the name that NumPy gives it. What was laid out is closed with ``stack``."""
     try:
         with os.fdopen(os.dup(opened.fileno()), "rb") as file, zipfile.ZipFile(file) as archive:
@@ -56,7 +56,7 @@ def read_npz(opened: OpenFile, stack: ExitStack) -> tuple[Lying, ...] | Refused[
         return Refused(NonEmpty(opened.judged(error)))
 
 
-def _arrays(opened: OpenFile, archive: zipfile.ZipFile, stack: ExitStack) -> tuple[Lying, ...] | Refused[ArraysUnreadable | FileDefect]:
+def _arrays(opened: OpenFile, archive: zipfile.ZipFile, stack: ExitStack) -> tuple[Located, ...] | Refused[WeightsDefect]:
     entries = archive.infolist()
     total = sum(entry.file_size for entry in entries)
     whys: list[str] = []
@@ -68,7 +68,7 @@ def _arrays(opened: OpenFile, archive: zipfile.ZipFile, stack: ExitStack) -> tup
     whys.extend(f"{count} arrays are called {shown(name)}" for name, count in times.items() if count > 1)
     if whys:
         return Refused(NonEmpty(ArraysUnreadable(opened.name, tuple(whys))))
-    found: list[Lying] = []
+    found: list[Located] = []
     for entry in entries:
         try:
             found.append(_array(opened, archive, entry, stack))
@@ -79,7 +79,7 @@ def _arrays(opened: OpenFile, archive: zipfile.ZipFile, stack: ExitStack) -> tup
     return Refused(NonEmpty(ArraysUnreadable(opened.name, tuple(whys)))) if whys else tuple(found)
 
 
-def _array(opened: OpenFile, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, stack: ExitStack) -> Lying:
+def _array(opened: OpenFile, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, stack: ExitStack) -> Located:
     if not entry.filename.endswith(".npy"):
         raise _Damaged("it is no array")
     if entry.flag_bits & _ENCRYPTED:
@@ -92,7 +92,7 @@ def _array(opened: OpenFile, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, s
     if fortran and size:
         stride = tuple(math.prod(shape[:at]) for at in range(len(shape)))
         file, begin = laid_out(file, begin, DTYPE_BITS[dtype] // 8, shape, stride, stack), 0
-    return Lying(TensorSpan(entry.filename.removesuffix(".npy"), dtype, shape, begin, begin + size), file)
+    return Located(TensorSpan(entry.filename.removesuffix(".npy"), dtype, shape, begin, begin + size), file, begin, begin + size)
 
 
 def _inflated(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:

@@ -12,20 +12,20 @@ Rules kept here:
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Final, Self, TypeAlias, final
 
 from countermark.files.gguf import read_gguf
+from countermark.files.located import Located
 from countermark.files.model_folder import PICKLED, PICKLED_FILES, SINGLE_FILES, Headers, hub_blobs, weight_headers
 from countermark.files.npz import read_npz
 from countermark.files.reading import OpenFile, ShortRead, find, is_folder, list_folder, open_file
-from countermark.files.torch_weights import Lying, read_torch_weights
+from countermark.files.torch_weights import read_torch_weights
 from countermark.values import NonEmpty, Refused
-from countermark.weights import DTYPE_BITS, TensorSpan, TensorTable
+from countermark.weights import DTYPE_BITS, TensorTable
 from countermark.weights.difference import Rootless
 from countermark.weights.refusals import (
     FileChanged,
@@ -41,21 +41,6 @@ _GGUF: Final = b"GGUF"
 _ZIP: Final = b"PK\x03\x04"
 #: What ``partial`` lets pass: the rest of the folder can still be compared.
 _LEFT_OUT: Final = (ShardMissing, ShardDisagrees, TensorsInTwoShards)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A tensor and where its data lies: bytes ``begin`` to ``end`` of an open file."""
-
-    span: TensorSpan
-    file: OpenFile
-    begin: int
-    end: int
-
-    @property
-    def bytes(self) -> int:
-        return self.end - self.begin
 
 
 @final
@@ -111,8 +96,8 @@ def open_weights(path: Path, *, partial: bool = False) -> OpenedWeights | Refuse
     if not isinstance(real, Path):
         return Refused(NonEmpty(real))
     links_to = hub_blobs(real)
-    if (file := _of_other_form(real, links_to)) is not None:
-        return _open_other(file, links_to)
+    if (other := _of_other_form(real, links_to)) is not None:
+        return _open_other(*other, links_to)
     if is_folder(real):
         listed = list_folder(real)
         if not isinstance(listed, tuple):
@@ -150,48 +135,53 @@ def _of_table(table: TensorTable, opened: OpenFile) -> Iterator[Located]:
         yield Located(span, opened, table.data_begin + span.begin, table.data_begin + span.end)
 
 
-def _of_other_form(path: Path, links_to: tuple[Path, ...]) -> Path | None:
-    """The file to open where these are not safetensors: itself, or the one pickled file of a folder that has nothing else."""
+#: Reads every tensor of an open file; what had to be laid out is closed with the stack.
+_Reader: TypeAlias = "Callable[[OpenFile, ExitStack], tuple[Located, ...] | Refused[WeightsDefect]]"
+
+
+def _of_other_form(path: Path, links_to: tuple[Path, ...]) -> tuple[Path, _Reader] | None:
+    """The file to open where these are not safetensors, and what reads it: itself, or the one pickled file of a folder that has nothing
+    else."""
     if is_folder(path):
         listed = list_folder(path)
         names = tuple(entry.name for entry in listed) if isinstance(listed, tuple) else ()
         alone = [name for name in names if name in PICKLED_FILES]
-        return path / alone[0] if len(alone) == 1 and not any(name.endswith((".safetensors", ".index.json")) for name in names) else None
+        others = any(name.endswith((".safetensors", ".index.json")) for name in names)
+        return (path / alone[0], read_torch_weights) if len(alone) == 1 and not others else None
+    start = _start(path, links_to)
+    if path.suffix == ".gguf" or start == _GGUF:
+        return path, read_gguf
+    if path.suffix == ".npz":
+        return path, read_npz
+    return (path, read_torch_weights) if path.suffix in PICKLED or start == _ZIP else None
+
+
+def _start(path: Path, links_to: tuple[Path, ...]) -> bytes:
+    """A file's first bytes; none where it cannot be read, which whoever opens it says."""
     opened = open_file(path.parent, path.name, links_to=links_to)
     if not isinstance(opened, OpenFile):
-        return None
+        return b""
     with opened:
         try:
-            start = opened.read(0, min(4, opened.size))
+            return opened.read(0, min(4, opened.size))
         except (OSError, ShortRead):
-            return None
-    return path if start in (_GGUF, _ZIP) or path.suffix in (*PICKLED, ".npz", ".gguf") else None
+            return b""
 
 
-def _open_other(path: Path, links_to: tuple[Path, ...]) -> OpenedWeights | Refused[WeightsDefect]:
+def _open_other(path: Path, read: _Reader, links_to: tuple[Path, ...]) -> OpenedWeights | Refused[WeightsDefect]:
     """A file of ``torch.save``, of NumPy's arrays, or GGUF."""
     opened = open_file(path.parent, path.name, links_to=links_to)
     if not isinstance(opened, OpenFile):
         return Refused(NonEmpty(opened))
     with ExitStack() as stack:
         stack.enter_context(opened)
-        rootless: Rootless | None = None
-        found: tuple[Lying, ...] | Refused[WeightsDefect]
-        if path.suffix == ".gguf" or opened.read(0, min(4, opened.size)) == _GGUF:
-            spans = read_gguf(opened)
-            found = Refused(spans.defects) if isinstance(spans, Refused) else tuple(Lying(span, opened) for span in spans)
-        elif path.suffix == ".npz":
-            arrays = read_npz(opened, stack)
-            found = Refused(arrays.defects) if isinstance(arrays, Refused) else arrays
-        else:
-            tensors_of = read_torch_weights(opened, stack)
-            found, rootless = Refused(tensors_of.defects) if isinstance(tensors_of, Refused) else tensors_of, "pickled"
+        found = read(opened, stack)
         if isinstance(found, Refused):
             return found
         if not found:
             return Refused(NonEmpty(WeightsEmpty()))
+        rootless: Rootless | None = "pickled" if read is read_torch_weights else None
         if any(one.span.dtype not in DTYPE_BITS for one in found):
             rootless = "types"
-        tensors = (Located(one.span, one.file, one.span.begin, one.span.end) for one in found)
-        return OpenedWeights(SINGLE_FILES.get(path.name), tensors, (opened,), stack.pop_all(), rootless=rootless)
+        return OpenedWeights(SINGLE_FILES.get(path.name), found, (opened,), stack.pop_all(), rootless=rootless)
     raise AssertionError("an exit stack hides no exception")

@@ -9,45 +9,40 @@ Rules kept here:
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Final, cast, final
+from typing import Final, cast
 
+from countermark.files.located import Located
 from countermark.files.pickles import TensorStub, TorchFile, read_torch_file
 from countermark.files.reading import OpenFile, ShortRead
 from countermark.files.spooled import laid_out
 from countermark.values import NonEmpty, Refused, shown
 from countermark.weights import DTYPE_BITS
 from countermark.weights.header import TensorSpan
-from countermark.weights.refusals import FileDefect, PickleUnreadable
+from countermark.weights.refusals import PickleUnreadable, WeightsDefect
 
 _NESTING_MAX: Final = 16
 _TENSORS_MAX: Final = 1_000_000
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Lying:
-    """A tensor and the open file that its data lies in, in order; the span's places count from that file's start."""
-
-    span: TensorSpan
-    file: OpenFile
-
-
-def read_torch_weights(opened: OpenFile, stack: ExitStack) -> tuple[Lying, ...] | Refused[PickleUnreadable | FileDefect]:
+def read_torch_weights(opened: OpenFile, stack: ExitStack) -> tuple[Located, ...] | Refused[WeightsDefect]:
     """Every tensor of an open file under each of its names. What had to be laid out anew is closed with ``stack``."""
     found = read_torch_file(opened)
     if not isinstance(found, TorchFile):
         return Refused(NonEmpty(found))
     named = list(_tensors(found.value, (), 0))
-    whys = [*(f"tensor {shown(name)} {why}" for name, stub in named if (why := _unreadable(stub))), *_repeated(named)]
+    whys = [
+        f"tensor {shown(name)} repeats elements of its storage" for name, stub in named if math.prod(stub.shape) > stub.storage.elements
+    ]
+    whys.extend(f"{times} tensors are called {shown(name)}" for name, times in Counter(name for name, _ in named).items() if times > 1)
     if len(named) > _TENSORS_MAX:
         whys = [f"it holds {len(named)} tensors, more than any model has"]
     if whys:
         return Refused(NonEmpty(PickleUnreadable(opened.name, tuple(whys))))
     laid: dict[TensorStub, OpenFile] = {}
-    lying: list[Lying] = []
+    lying: list[Located] = []
     for name, stub in named:
         size = math.prod(stub.shape) * DTYPE_BITS[stub.storage.dtype] // 8
         begin = found.members[f"data/{stub.storage.key}"].begin + stub.offset * DTYPE_BITS[stub.storage.dtype] // 8
@@ -59,7 +54,7 @@ def read_torch_weights(opened: OpenFile, stack: ExitStack) -> tuple[Lying, ...] 
                 except (OSError, ShortRead) as error:
                     return Refused(NonEmpty(opened.judged(error)))
             file, begin = laid[stub], 0
-        lying.append(Lying(TensorSpan(name, stub.storage.dtype, stub.shape, begin, begin + size), file))
+        lying.append(Located(TensorSpan(name, stub.storage.dtype, stub.shape, begin, begin + size), file, begin, begin + size))
     return tuple(lying)
 
 
@@ -71,21 +66,6 @@ def _tensors(value: object, path: tuple[str, ...], depth: int) -> Iterator[tuple
         items = cast("Mapping[object, object]", value).items() if isinstance(value, dict) else enumerate(cast("list[object]", value))
         for key, inner in items:
             yield from _tensors(inner, (*path, str(key)), depth + 1)
-
-
-def _repeated(named: list[tuple[str, TensorStub]]) -> Iterator[str]:
-    seen: set[str] = set()
-    for name, _ in named:
-        if name in seen:
-            yield f"two tensors are called {shown(name)}"
-        seen.add(name)
-
-
-def _unreadable(stub: TensorStub) -> str:
-    """Why a tensor is none that a model has; empty where it is one."""
-    if math.prod(stub.shape) > stub.storage.elements:
-        return "repeats elements of its storage"
-    return ""
 
 
 def _in_order(stub: TensorStub) -> bool:

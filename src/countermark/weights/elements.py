@@ -97,11 +97,6 @@ def element_count(dtype: str, size_bytes: int) -> int:
     return size_bytes * 8 // DTYPE_BITS[dtype]
 
 
-def block_bytes(dtype: str, about: int) -> int:
-    """About ``about`` bytes that end with an element, whatever the type's packing."""
-    return max(about // 24, 1) * 24
-
-
 def codes_of(dtype: str, data: memoryview) -> Elements:
     """The elements' bit patterns, as unsigned whole numbers of the smallest width: equal codes are equal bits. ``C64`` gives pairs of
     32 bits as one number of 64."""
