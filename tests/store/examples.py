@@ -1,11 +1,12 @@
 """Contexts and short cuts for the tests of stores."""
 
 from countermark.run.attempts import Cause
-from countermark.run.claims import AlreadyCommitted, Committed, DispatchIntent, ExecutionClaim
+from countermark.run.claims import Adjudication, AlreadyCommitted, BelieveSource, Committed, Dispatched, DispatchIntent, ExecutionClaim
 from countermark.run.demand import TrainingRunDesired
-from countermark.run.records import Recorded, RunContext, RunRecord
+from countermark.run.records import Recorded, RunContext, RunRecord, StoredVerdict
 from countermark.store import Store
 from tests.run.examples import demand_id, desired, key, transition
+from tests.run.test_claims import RETRY
 
 RUN = demand_id().run_id()
 CONTEXT = RunContext(
@@ -51,3 +52,22 @@ def intended(store: Store, claim: ExecutionClaim, now_ms: int = 3_000) -> Dispat
     answer = store.record_dispatch_intent(claim, "local", "n1", now_ms)
     assert isinstance(answer, Recorded), answer
     return answer.fact
+
+
+#: Closes the run of a filled store, and leaves it open.
+CANCELLED = StoredVerdict("Cancelled", True, 7, b"over")
+GOING_ON = StoredVerdict("InProgress", False, 7, b"on its way")
+
+
+def fill(store: Store, verdict: StoredVerdict = CANCELLED) -> None:
+    """A row in every table of recorded things, and a store that is whole."""
+    recorded(store)
+    intent = intended(store, won(store, 1))
+    store.record_dispatch_outcome(intent, Dispatched("pid 7"), 4_000)
+    won(store, 2, RETRY)
+    store.abandon(RUN, key(2), "ada", 5_000)
+    store.adjudicate(RUN, Adjudication(key(2), BelieveSource("supervisor"), ("b",), "ada", "seen", 5_500))
+    store.cancel(RUN, "ada", 6_000)
+    store.record_sweep(RUN, "s1", b"{}", 1, 2)
+    store.record_verdict("s1", verdict)
+    assert store.check() == ()

@@ -9,7 +9,6 @@ import pytest
 from countermark.recipe import WorkKey
 from countermark.recipe.work import bytes_of_material, key_material
 from countermark.run import demand as demand_room
-from countermark.run.claims import Adjudication, BelieveSource, Dispatched
 from countermark.run.records import (
     DamagedRun,
     LedgerOutOfOrder,
@@ -27,10 +26,9 @@ from countermark.store import Store, ledger, rows
 from countermark.store.rows import Row
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
-from tests.run.examples import claim, demand_id, desired, key, nonce, work
-from tests.run.test_claims import RETRY
+from tests.run.examples import claim, demand_id, desired, nonce, work
 from tests.store.conftest import Opener
-from tests.store.examples import CONTEXT, RUN, intended, loaded, recorded, won
+from tests.store.examples import CONTEXT, RUN, fill, loaded, recorded, won
 from tests.store.past import Past
 
 ONE, TWO = nonce(1).hex, nonce(2).hex
@@ -40,16 +38,7 @@ WEEKLY = demand_id("weekly").run_id()
 @pytest.fixture
 def whole(store: Store) -> Store:
     """A whole store with a row in every table."""
-    recorded(store)
-    intent = intended(store, won(store, 1))
-    store.record_dispatch_outcome(intent, Dispatched("pid 7"), 4_000)
-    won(store, 2, RETRY)
-    store.abandon(RUN, key(2), "ada", 5_000)
-    store.adjudicate(RUN, Adjudication(key(2), BelieveSource("supervisor"), ("b",), "ada", "seen", 5_500))
-    store.cancel(RUN, "ada", 6_000)
-    store.record_sweep(RUN, "s1", b"{}", 1, 2)
-    store.record_verdict("s1", StoredVerdict("Cancelled", True, 7, b"over"))
-    assert store.check() == ()
+    fill(store)
     return store
 
 

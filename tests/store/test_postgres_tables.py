@@ -12,8 +12,7 @@ import pytest
 from countermark.recipe import WorkKey
 from countermark.recipe.work import bytes_of_material, key_material
 from countermark.run import demand as demand_room
-from countermark.run.claims import Adjudication, BelieveSource, Dispatched
-from countermark.run.records import StoredVerdict, WorkKeyRowMismatch
+from countermark.run.records import WorkKeyRowMismatch
 from countermark.store import checks, postgres, postgres_checks
 from countermark.store.interface import Finding
 from countermark.store.postgres import PostgresStore
@@ -21,9 +20,8 @@ from countermark.store.postgres_schema import TABLES
 from countermark.store.schema import DERIVED, LEDGER, OBSERVATIONS
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
-from tests.run.examples import desired, key, work
-from tests.run.test_claims import RETRY
-from tests.store.examples import CONTEXT, RUN, intended, recorded, won
+from tests.run.examples import desired, work
+from tests.store.examples import CONTEXT, GOING_ON, RUN, fill, recorded
 
 RECORDED = sorted({table.name for part in (LEDGER, OBSERVATIONS) for table in part.sorted_tables} - {table.name for table in DERIVED})
 
@@ -35,16 +33,7 @@ def filled(postgres: Any) -> Iterator[str]:
     """A store with a row in every table, which nothing here may change."""
     url = postgres.new_database()
     with PostgresStore.open(url, create=True) as store:
-        recorded(store)
-        intent = intended(store, won(store, 1))
-        store.record_dispatch_outcome(intent, Dispatched("pid 7"), 4_000)
-        won(store, 2, RETRY)
-        store.abandon(RUN, key(2), "ada", 5_000)
-        store.adjudicate(RUN, Adjudication(key(2), BelieveSource("supervisor"), ("b",), "ada", "seen", 5_500))
-        store.cancel(RUN, "ada", 6_000)
-        store.record_sweep(RUN, "s1", b"{}", 1, 2)
-        store.record_verdict("s1", StoredVerdict("InProgress", False, 7, b"on its way"))
-        assert store.check() == ()
+        fill(store, GOING_ON)
     yield url
     postgres.give_back(url)
 

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from countermark.run.claims import Adjudication, BelieveSource, Dispatched
-from countermark.run.records import StoredVerdict
 from countermark.store import StoreError, checks
 from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE
 from countermark.store.failures import StoreDamaged
 from countermark.store.schema import DERIVED, LEDGER, OBSERVATIONS
 from countermark.store.sqlite import SqliteStore
 from tests.faults import planted, proven_by
-from tests.run.examples import claim, demand_id, desired, key, nonce
-from tests.run.test_claims import RETRY
-from tests.store.examples import RUN, intended, recorded, won
+from tests.run.examples import claim, demand_id, desired, nonce
+from tests.store.examples import RUN, fill, recorded
 
 TABLES = [
     *((LEDGER_FILE, table.name) for table in LEDGER.sorted_tables if table not in DERIVED),
@@ -31,16 +28,7 @@ def folder(tmp_path: Path) -> Path:
     """A whole store with a row in every table."""
     folder = tmp_path / "store"
     with SqliteStore.open(folder, create=True) as store:
-        recorded(store)
-        intent = intended(store, won(store, 1))
-        store.record_dispatch_outcome(intent, Dispatched("pid 7"), 4_000)
-        won(store, 2, RETRY)
-        store.abandon(RUN, key(2), "ada", 5_000)
-        store.adjudicate(RUN, Adjudication(key(2), BelieveSource("supervisor"), ("b",), "ada", "seen", 5_500))
-        store.cancel(RUN, "ada", 6_000)
-        store.record_sweep(RUN, "s1", b"{}", 1, 2)
-        store.record_verdict("s1", StoredVerdict("Cancelled", True, 7, b"over"))
-        assert store.check() == ()
+        fill(store)
     return folder
 
 

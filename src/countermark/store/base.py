@@ -83,6 +83,7 @@ from countermark.store.material import Material
 from countermark.store.schema import runs
 from countermark.values import NonEmpty, Refused
 
+Answer = TypeVar("Answer")
 Fact = TypeVar("Fact")
 Defect = TypeVar("Defect")
 Append = Callable[[Connection, str, int, Fact], None]
@@ -102,6 +103,14 @@ def _unwritable_document(name: str, document: bytes) -> Refused[FieldUnwritable]
     if len(document) <= DOCUMENT_BYTES_MAX:
         return None
     return Refused(NonEmpty(FieldUnwritable(name, f"it takes {len(document)} bytes, and {DOCUMENT_BYTES_MAX} are the most")))
+
+
+def _read_again(decide: Callable[[], Answer]) -> Answer:
+    """What ``decide`` answers on the run as it is now, once more where somebody's insertion came first: he has committed by then."""
+    try:
+        return decide()
+    except ledger.Overtaken:
+        return decide()
 
 
 class SqlStore(ABC):
@@ -224,10 +233,7 @@ class SqlStore(ABC):
         if (wordy := NonEmpty.of(rows.unwritable_words("cause", *cause_parts(transition.cause)))) is not None:
             return Refused(wordy)
         with self._writing(run_id) as connection:
-            try:
-                return self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by)
-            except ledger.Overtaken:
-                return self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by)
+            return _read_again(lambda: self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by))
 
     def _claimed(
         self, connection: Connection, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str
@@ -255,10 +261,7 @@ class SqlStore(ABC):
     ) -> Recorded[Fact] | Stands[Fact] | Refused[Defect | LoadDefect]:
         """Append the fact that ``admit`` lets in on the run as it is now, as its next version; ``plan`` puts the run on the agenda."""
         with self._writing(run_id) as connection:
-            try:
-                return self._appended(connection, run_id, admit, append, plan, now_ms)
-            except ledger.Overtaken:
-                return self._appended(connection, run_id, admit, append, plan, now_ms)
+            return _read_again(lambda: self._appended(connection, run_id, admit, append, plan, now_ms))
 
     def _appended(
         self,
