@@ -161,6 +161,20 @@ def test_an_incomplete_folder_is_refused_with_every_defect_and_compared_where_as
     assert {row["name"]: row["status"] for row in partly["tensors"]}["a.weight"] == "equal"
 
 
+def test_names_that_differ_by_a_prefix_are_told_as_renamed(here: Path, call: Caller) -> None:
+    names = ("layers.0.w", "layers.1.w", "head")
+    a = {f"model.{name}": f32(number) for number, name in enumerate(names)}
+    paths = pair(here, a, {name: f32(number) for number, name in enumerate(names)})
+    document = call("weights", "diff", *paths, "--json").document()
+    assert {row["name"]: (row["nameB"], row["status"]) for row in document["tensors"]} == {
+        f"model.{name}": (name, "renamed") for name in names
+    }
+    assert document["prefixes"] == [{"a": "model.", "b": ""}]
+    assert "names differ by model. → (nothing)" in call("weights", "diff", *paths).out
+    failed = call("weights", "diff", *paths, "--fail-on", "renamed", "--json")
+    assert [(each["rule"], each["tensors"]) for each in failed.document()["defects"]] == [("renamed", sorted(a))]
+
+
 def test_a_merge_that_changes_nothing_has_the_same_root(here: Path, call: Caller) -> None:
     chance = random.Random(3)
     values = [chance.gauss(0, 1) for _ in range(64)]

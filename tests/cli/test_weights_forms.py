@@ -44,6 +44,11 @@ def test_a_tied_tensor_is_one_edit_and_its_absent_name_is_not_removed(here: Path
     assert (document["totals"]["changed"], document["totals"]["elements"]) == (1, 8)
     assert '"aliases":["embed.weight","lm_head.weight"]' in (here / "edits.jsonl").read_text()
     assert document["rootless"] == {"a": "pickled", "b": "pickled"}
+    assert "embed.weight\tchanged (also called lm_head.weight)\t" in call("weights", "diff", before, after).out
+    told = (here / "edits.jsonl").read_text().replace('"tensor":"embed.weight"', '"tensor":"lm_head.weight"')
+    (here / "other-name.jsonl").write_text(told)
+    assert call("weights", "diff", before, after, "--edits", "other-name.jsonl").code == 0
+    assert call("weights", "diff", before, before, "--edits", "other-name.jsonl", "--json").codes() == ["EditNotInArtifact"]
     write(here / "s.safetensors", encoded({"embed.weight": ("F32", [2, 3], f32(*range(6))[2]), "w": f32(1, 1)}))
     called = call("weights", "diff", before, "s.safetensors", "--json")
     assert {row["name"]: (row["status"], row["aliasOf"]) for row in called.document()["tensors"]} == {

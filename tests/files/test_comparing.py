@@ -5,6 +5,7 @@ import json
 import os
 import random
 import struct
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +16,7 @@ import pytest
 from countermark.files import comparing, opened_weights
 from countermark.files.comparing import compare
 from countermark.files.opened_weights import OpenedWeights, open_weights
+from countermark.files.reading import OpenFile
 from countermark.values import NonEmpty, Refused, Sha256
 from countermark.weights.difference import TensorDifference
 from countermark.weights.pairing import pair
@@ -163,19 +165,36 @@ class Enough(Exception):
     """What a person's interruption looks like to the reading."""
 
 
+def nobody_looks_whether_to_stop() -> AbstractContextManager[object]:
+    """The threads go on to the end of what they have."""
+    return planted(comparing._Job, "advance", lambda self, count: None)()
+
+
+@proven_by(nobody_looks_whether_to_stop)
 def test_an_interruption_ends_the_reading_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "BLOCK_ELEMENTS", 16)
-    before = many(200_000)
+    before = many(20_000)
     told: list[tuple[int, int]] = []
+    read: list[int] = []
+    real = comparing._fill
+
+    def counted(file: OpenFile, buffer: memoryview, begin: int) -> None:
+        read.append(len(buffer))
+        time.sleep(0.001)
+        real(file, buffer, begin)
 
     def interrupt(done: int, total: int) -> None:
         told.append((done, total))
+        # Nothing more is read from here on, but for the block that each thread holds.
+        read.clear()
         raise Enough
 
-    with sides(tmp_path, {"w": before}, {"w": before}) as (left, right), pytest.raises(Enough):
+    monkeypatch.setattr(comparing, "_fill", counted)
+    with sides(tmp_path, {"w": before, "v": before}, {"w": before, "v": before}) as (left, right), pytest.raises(Enough):
         rows_of(left, right, progress=interrupt)
     assert len(told) == 1
-    assert told[0][1] == 2 * len(before[2])
+    assert told[0][1] == 4 * len(before[2])
+    assert len(read) < 100 < 4 * len(before[2]) // 64
 
 
 def test_progress_never_goes_past_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

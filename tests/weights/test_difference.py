@@ -10,7 +10,9 @@ from countermark.weights.difference import (
     Surprises,
     TensorDifference,
     TensorSide,
+    Ties,
     failing,
+    joined,
     matched,
     surprises_of,
     totals_of,
@@ -64,6 +66,35 @@ def test_norms_are_of_what_changed_and_what_has_none_is_counted() -> None:
     )
     assert (found.rows, found.elements, found.changed, found.l2, found.max_abs, found.left_out) == (5, 24, 6, 5.0, 4.0, 1)
     assert (found.count("equal"), found.count("changed", "only_a"), found.non_finite_created) == (1, 4, 1)
+
+
+def test_a_whole_that_no_float_holds_has_no_norm() -> None:
+    found = totals_of([changed("b", numbers(1.5e308)), changed("c", numbers(1.5e308))])
+    assert (found.l2, found.max_abs, found.norm_a) == (None, 1.5e308, 14.142135623730951)
+
+
+def test_the_names_of_one_tensor_are_told_once_whatever_the_other_side_has() -> None:
+    both = [changed("embed", numbers()), changed("head", numbers())]
+    groups = (("embed", "head"),)
+
+    def told(rows: list[TensorDifference], ties: Ties) -> list[tuple[object, ...]]:
+        return [(row.name, row.status, row.alias_of, row.aliases) for row in joined(rows, ties)]
+
+    assert told(both, Ties(groups, groups)) == [("embed", "changed", None, ("head",))]
+    # Tied on one side alone, the other side's two tensors are two.
+    assert told(both, Ties(groups, ())) == [("embed", "changed", None, ()), ("head", "changed", None, ())]
+    for which, ties in (("a", Ties(groups, ())), ("b", Ties((), groups))):
+        lonely = [alone(which, "embed", "e"), alone(which, "head", "e")]
+        assert told(lonely, ties) == [("embed", f"only_{which}", None, ("head",))]
+        assert told([equal("embed"), alone(which, "head", "x")], ties) == [("embed", "equal", None, ()), ("head", "tied", "embed", ())]
+    assert matched(joined([equal("embed"), alone("a", "head", "x"), alone("b", "new", "x")], Ties(groups, ())))[1].status == "tied"
+
+
+def test_a_name_that_is_tied_and_absent_is_no_surprise() -> None:
+    rows = joined([changed("embed", numbers()), alone("a", "head", "x")], Ties((("embed", "head"),), ()))
+    assert surprises_of(rows, ["*"]) == Surprises(frozenset(), frozenset())
+    assert surprises_of(rows, []) == Surprises(frozenset(), frozenset({"embed"}))
+    assert failing(rows, RULES, surprises_of(rows, [])) == (("changed", ("embed",)), ("unexpected", ("embed",)))
 
 
 ROWS = (
