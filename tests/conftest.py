@@ -8,10 +8,13 @@ Rules kept here:
 3. No test reaches a model hub: the training stack is told to stay offline.
 4. Hypothesis draws the same examples every time (profile ``gate``); ``--hypothesis-profile explore`` draws new ones, many more.
 5. Tests that load the training stack share one worker: two of them at once fight for cores and memory.
+6. Ctrl-C is heard, by the suite and by what it starts: a shell without job control has whatever it starts in the background ignore it, and
+   programs hand that on.
 """
 
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -65,6 +68,8 @@ def _stay_hermetic(home: Path) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before the first test module is imported: libraries read variables when they are loaded, and never again."""
     faults.pytest_configure(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     home = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True)
     config.add_cleanup(home.cleanup)
     _stay_hermetic(Path(home.name))

@@ -1,6 +1,8 @@
-"""The suite shows the same whoever starts it: with every foreign variable set, in any order of hashes, with a home full of settings."""
+"""The suite shows the same whoever starts it: with every foreign variable set, in any order of hashes, with a home full of settings, and
+deaf to Ctrl-C as a shell leaves what it starts in the background."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,9 +41,13 @@ class TestProbe:
     def test_the_hub_is_out_of_reach(self) -> None:
         assert (os.environ.get("HF_HUB_OFFLINE"), os.environ.get("TRANSFORMERS_OFFLINE")) == ("1", "1")
 
+    def test_ctrl_c_is_heard_by_what_a_test_starts(self) -> None:
+        code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+
 
 def suite(*arguments: str, home: Path, hash_seed: str) -> subprocess.CompletedProcess[str]:
-    """The suite, or a part of it, started with every foreign variable set and a home that is not empty."""
+    """The suite, or a part of it, started with every foreign variable set, a home that is not empty, and Ctrl-C ignored."""
     (home / "settings.toml").write_text("planted = true\n", encoding="utf-8")
     environment = {
         "PATH": os.environ["PATH"],
@@ -62,7 +68,11 @@ def suite(*arguments: str, home: Path, hash_seed: str) -> subprocess.CompletedPr
         str(home / "base"),
         *arguments,
     ]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow
@@ -76,7 +86,7 @@ def test_the_probes_see_what_the_suite_does_not_clear(tmp_path: Path) -> None:
     """The control of the control: without the fixtures of conftest.py, every probe is red."""
     run = suite("tests/test_hermetic.py::TestProbe", "--noconftest", home=tmp_path, hash_seed="2")
     assert run.returncode == 1
-    assert "4 failed" in run.stdout, run.stdout
+    assert "5 failed" in run.stdout, run.stdout
 
 
 def test_what_a_test_changes_ends_with_it(pytester: pytest.Pytester) -> None:
