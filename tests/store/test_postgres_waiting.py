@@ -12,19 +12,21 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import ANY
 
 import psycopg
 import pytest
 
 from countermark.run.claims import Cancellation
 from countermark.run.records import Recorded, Stands
-from countermark.store import StoreError, ledger, postgres
+from countermark.store import StoreError, checks, ledger, postgres
 from countermark.store.failures import ServerUnreachable, StoreFailure, StoreFull, StoreLocked
 from countermark.store.postgres import PostgresStore
 from tests.faults import planted, proven_by
 from tests.postgres import Cluster, Mode, postgres_cluster
 from tests.run.examples import desired
 from tests.store.examples import CONTEXT, RUN, loaded, recorded
+from tests.store.past import Past
 
 WAIT_S = 1.0
 
@@ -302,16 +304,38 @@ def test_a_server_that_is_away_is_said_and_then_found_again(cluster: Cluster, ow
         assert store.cancel(RUN, "ada", 2) == Recorded(Cancellation("ada", 2))
 
 
-def test_a_full_disk_is_said_and_loses_nothing(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def fills_up(connection: Any, *asked: Any) -> None:
     """The server's own code for it, also where nobody may mount a small disk."""
+    connection.exec_driver_sql("DO $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left' USING ERRCODE = 'disk_full'; END $$")
 
-    def full(connection: Any, *asked: Any) -> None:
-        connection.exec_driver_sql("DO $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left' USING ERRCODE = 'disk_full'; END $$")
 
+def test_a_full_disk_is_said_and_loses_nothing(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "append_cancellation", full)
+        patch.setattr(ledger, "append_cancellation", fills_up)
         assert refusal(lambda: store.cancel(RUN, "ada", 1)) == StoreFull(store.location)
     assert store.cancel(RUN, "ada", 1) == Recorded(Cancellation("ada", 1))
+
+
+def full_for_readers() -> Any:
+    honest = checks.sweep_findings
+
+    def findings(connection: Any, *asked: Any) -> Any:
+        yield from honest(connection, *asked)
+        fills_up(connection)
+
+    return findings
+
+
+def test_a_disk_that_is_full_for_reading_too_hides_nothing_that_a_check_found(
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.record_sweep(RUN, "s1", b"{}", 1, 2)
+    Past(store, postgres_url).change("UPDATE sweeps SET document = 'x'")
+    monkeypatch.setattr(checks, "sweep_findings", full_for_readers())
+    assert [(each.code, each.what) for each in store.check()] == [
+        ("SweepDamaged", ANY),
+        ("RowsNotRead", "not every row was looked over: the disk is full"),
+    ]
 
 
 @pytest.fixture
@@ -322,7 +346,8 @@ def small_disk(cluster: Cluster) -> Iterator[tuple[str, Path]]:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount")
     shutil.chown(disk, "postgres")
-    cluster.sql(f"CREATE TABLESPACE small LOCATION '{disk}'", "CREATE DATABASE small TABLESPACE small")
+    # A new database is full of holes, which take their room when a page is written out, whoever makes the server do so.
+    cluster.sql(f"CREATE TABLESPACE small LOCATION '{disk}'", "CREATE DATABASE small TABLESPACE small", "CHECKPOINT")
     yield cluster.url("small"), disk
     subprocess.run(["mount", "-o", "remount,size=80m", disk], check=True)
     cluster.sql("DROP DATABASE small WITH (FORCE)", "DROP TABLESPACE small")

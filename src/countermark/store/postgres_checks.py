@@ -53,10 +53,12 @@ def made_afresh(connection: Connection) -> None:
         connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
+_FULL: Final = "53100"
+_NO_ROOM: Final = ("the disk is full", "make room on the server's disk, then check again")
 #: What may keep a check from making a schema for comparison, by the server's code: the reason, and what mends it.
 _HINDRANCES: Final = {
     "42501": ("the user may make no schema for comparison", "let the owner check the store, or grant CREATE on the database"),
-    "53100": ("the disk is full", "make room on the server's disk, then check again"),
+    _FULL: _NO_ROOM,
 }
 
 
@@ -87,9 +89,16 @@ def _settings(connection: Connection, where: str) -> Iterator[Finding]:
 
 
 def data_findings(connection: Connection, where: str) -> Iterator[Finding]:
-    """The server's settings, and every row, in one snapshot."""
+    """The server's settings, and every row, in one snapshot. Without room on its disk a server may fail a reading too, which has it write
+    out what it held in memory: then what was found until there is told, and that it is not all."""
     yield from _settings(connection, where)
-    yield from row_findings(connection, where)
+    try:
+        yield from row_findings(connection, where)
+    except DBAPIError as error:
+        if error.orig is None or state_of(error.orig) != _FULL:
+            raise
+        why, remedy = _NO_ROOM
+        yield Finding("RowsNotRead", where, f"not every row was looked over: {why}", remedy)
 
 
 def _reference_findings(connection: Connection, where: str) -> Iterator[Finding]:
