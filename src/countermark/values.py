@@ -161,6 +161,14 @@ class FilesDigest(Digest):
     family: ClassVar[str] = "fd1"
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class CompositionDigest(Digest):
+    """What ran, spelled ``mc1:…``: base, adapters and how they were loaded (see ``countermark.recipe.composition``)."""
+
+    family: ClassVar[str] = "mc1"
+
+
 def _decimal(raw: object) -> Decimal | Unreadable:
     """An exact number from text, an int, a Decimal, or a float through its shortest round-trip text."""
     if isinstance(raw, bool) or not isinstance(raw, str | int | float | Decimal):

@@ -116,6 +116,7 @@ CALLS: Final = (
     (("weights", "root", ".", "recipe.toml"), 1),
     (("weights", "diff", ".", "."), 0),
     (("weights", "apply-root", ".", "none.jsonl"), 0),
+    (("weights", "composition", "."), 1),
     (("store", "init"), 0),
     (("store", "migrate"), 0),
     (("store", "check"), 0),

@@ -69,6 +69,12 @@ ENTRIES: Final = (
         "Derive the root that recorded edits make of a base, or name every edit that does not fit.",
         _WEIGHTS,
     ),
+    Entry(
+        ("weights", "composition"),
+        "weights_composition",
+        "Digest what ran: base, adapters and how they were merged, tokenizer, load type.",
+        _WEIGHTS,
+    ),
     Entry(("store", "init"), "store_init", "Create a store here, and say where it lies.", _CARE),
     Entry(("store", "migrate"), "store_migrate", "Bring a store of an earlier release to this one's schema, whole or not at all.", _CARE),
     Entry(("store", "check"), "store_check", "Read everything in a store and derive every key in it again.", _CARE),

@@ -2,10 +2,12 @@
 
 from typing import Final, get_args
 
-from countermark.cli.forms import NOTHING, TEXT, WHOLE, YES_OR_NO, Schema, answer, listed, maybe, one_of, record, ref
+from countermark.cli.forms import NOTHING, SHA256, TEXT, WHOLE, YES_OR_NO, Schema, answer, listed, maybe, one_of, record, ref
+from countermark.recipe.composition import LOAD_DTYPES, MERGE_RULES
 from countermark.weights.difference import Domain, Rootless, Status
 
 _WR1: Final[Schema] = {"type": "string", "pattern": "^wr1:[0-9a-f]{64}$"}
+_MC1: Final[Schema] = {"type": "string", "pattern": "^mc1:[0-9a-f]{64}$"}
 _FD1: Final[Schema] = {"type": "string", "pattern": "^fd1:[0-9a-f]{64}$"}
 _HEX: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 #: A norm is never NaN or infinite: what has none is null.
@@ -76,4 +78,28 @@ def _apply_root() -> list[Schema]:
     return [answer({"base": _WR1, "root": _WR1, "edits": WHOLE, "edited": WHOLE})]
 
 
-WEIGHTS: Final = {"weights root": _root, "weights diff": _diff, "weights apply-root": _apply_root}
+def _composition() -> list[Schema]:
+    base = {"anyOf": [_WR1, _FD1]}
+    config: Schema = {"type": "object"}
+    ran = record(
+        {
+            "adapters": listed(record({"root": _WR1, "config": config})),
+            "base": base,
+            "chatTemplate": maybe(SHA256),
+            "dtype": one_of(LOAD_DTYPES),
+            "merge": maybe({"type": "object", "required": ["rule"], "properties": {"rule": one_of(MERGE_RULES)}}),
+            "quantization": {"anyOf": [NOTHING, TEXT, {"type": "object"}]},
+            "tokenizer": SHA256,
+        }
+    )
+    sources: Schema = {"type": "object", "additionalProperties": TEXT}
+    made = record({"of": _MC1, "made": base})
+    return [answer({"digest": _MC1, "composition": ran, "sources": sources, "derivation": maybe(made)})]
+
+
+WEIGHTS: Final = {
+    "weights root": _root,
+    "weights diff": _diff,
+    "weights apply-root": _apply_root,
+    "weights composition": _composition,
+}

@@ -35,6 +35,8 @@ class AdapterKey:
     is_set: bool = False
 
 
+#: Initialisations that fill the adapter's own matrices and nothing else.
+_BASE_LEFT_ALONE: Final = frozenset({"gaussian", "orthogonal", "eva"})
 _EMPTY: Final[Mapping[str, object]] = MappingProxyType(dict[str, object]())
 _INFERENCE: Final = AdapterKey("inference")
 _LOCATION: Final = AdapterKey("location")
@@ -100,6 +102,18 @@ class AdapterConfig:
     def inference(self) -> Mapping[str, object]:
         """The keys that change what the adapter computes, unknown ones included."""
         return {key: value for key, value in self.values.items() if ADAPTER_KEYS.get(key, _INFERENCE).effect == "inference"}
+
+    def ran(self) -> Mapping[str, object]:
+        """As ``inference``, with every initialisation that leaves the base's weights alone as one: loading writes over what it made."""
+        kept = dict(self.inference())
+        how = kept["init_lora_weights"]
+        if isinstance(how, bool) or (isinstance(how, str) and how.lower() in _BASE_LEFT_ALONE):
+            kept["init_lora_weights"] = True
+        return kept
+
+    def unknown(self) -> tuple[str, ...]:
+        """The keys that the table does not know."""
+        return tuple(sorted(self.values.keys() - ADAPTER_KEYS.keys()))
 
 
 def adapter_config(document: Mapping[str, object]) -> AdapterConfig:

@@ -8,6 +8,7 @@ Rules kept here:
 3. The chat template is its text, from its own file or from the configuration; several named ones count as their canonical JSON.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,9 +54,11 @@ _ROLE_LISTS: Final = ("additional_special_tokens", "extra_special_tokens")
 @final
 @dataclass(frozen=True, slots=True)
 class MeasuredTokenizer:
-    """A tokenizer as it was read: the coordinate, the files that it was made of, special ids by role, and the chat template's text."""
+    """A tokenizer as it was read: the coordinate, the files that it was made of, special ids by role, and the chat template's text.
+    ``apart`` is the digest of the tokenizer without its chat template, wherever that stands."""
 
     tokenization: Sha256
+    apart: Sha256
     files: tuple[tuple[str, Sha256], ...]
     special_ids: Mapping[str, object]
     chat_template: str | None
@@ -94,7 +97,9 @@ def measure_tokenizer(folder: Path) -> MeasuredTokenizer | Refused[TokenizerDefe
     try:
         template = _template(documents) if template is None else template
         special = _special_ids(documents)
-        return MeasuredTokenizer(tokenization_digest(hashed, special, template), tuple(sorted(hashed.items())), special, template)
+        whole = tokenization_digest(hashed, special, template)
+        apart = tokenization_digest(_without_template(hashed, documents), special, None)
+        return MeasuredTokenizer(whole, apart, tuple(sorted(hashed.items())), special, template)
     except ValueError as error:
         return Refused(NonEmpty(DocumentUnreadable(_CONFIG, str(error))))
 
@@ -120,6 +125,16 @@ def _template(documents: Mapping[str, Mapping[str, object]]) -> str | None:
         if found is not None:
             return canonical_json(found).decode("utf-8")
     return None
+
+
+def _without_template(hashed: Mapping[str, Sha256], documents: Mapping[str, Mapping[str, object]]) -> dict[str, Sha256]:
+    """The files without their chat templates. A template can stand in the configuration, which counts by its other keys then, so that a
+    template that was moved into a file of its own changes nothing."""
+    kept = {name: digest for name, digest in hashed.items() if name not in (_TEMPLATE, "chat_template.json")}
+    if _CONFIG in documents:
+        other = {key: value for key, value in documents[_CONFIG].items() if key != "chat_template"}
+        kept[_CONFIG] = Sha256(hashlib.sha256(canonical_json(other)).hexdigest())
+    return kept
 
 
 def _special_ids(documents: Mapping[str, Mapping[str, object]]) -> dict[str, object]:

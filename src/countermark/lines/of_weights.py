@@ -1,7 +1,15 @@
 """Sentences for files of weights that are not what the format asks for, and for tensors that no root can carry."""
 
 from countermark.lines.sentence import Sentence, quoted
-from countermark.lines.texts import counted, plain
+from countermark.lines.texts import counted, listed, plain
+from countermark.recipe.composition import (
+    AdapterKeysUnknown,
+    CompositionContradicts,
+    CompositionDefect,
+    CompositionPartRefused,
+    CompositionUnreadable,
+    CompositionUnsaid,
+)
 from countermark.weights import (
     DataHole,
     FileTooShort,
@@ -31,7 +39,7 @@ from countermark.weights.edits import (
 )
 
 EditsDefect = EditDefect | EditUnreadable | EditNotInArtifact
-WeightsDefect = HeaderDefect | NameDefect | EditsDefect
+WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect
 
 _AGAIN = "fetch or write the file again: it is not what its writer meant to leave"
 _WRITER = "have it written again by the official safetensors library"
@@ -40,6 +48,8 @@ _WRITER = "have it written again by the official safetensors library"
 def weights_sentence(defect: WeightsDefect) -> Sentence:
     if isinstance(defect, EditsDefect):
         return _edit_sentence(defect)
+    if isinstance(defect, CompositionDefect):
+        return _composition_sentence(defect)
     match defect:
         case FileTooShort(file, size):
             return Sentence(f"{quoted(file)} has {counted(size, 'byte')}; a safetensors file has at least 8", _AGAIN)
@@ -96,3 +106,29 @@ def _edit_sentence(defect: EditsDefect) -> Sentence:
             lies = f"is {found} there" if found else "is not there"
             said = f"recorded edit {quoted(edit)} is not in this artifact: {quoted(tensor)} should be {after} and {lies}"
             return Sentence(said, "compare the artifact that the edit was saved to, or find out why the edit was not saved")
+
+
+def _composition_sentence(defect: CompositionDefect) -> Sentence:
+    match defect:
+        case CompositionUnsaid(part, option):
+            return Sentence(f"nothing says the {plain(part)} of what ran", f"say it with {plain(option)}")
+        case CompositionUnreadable(part, said, why):
+            return Sentence(f"{quoted(said)} is no {plain(part)} of what ran: {plain(why)}", f"say the {plain(part)} that really ran")
+        case CompositionContradicts(part, stored, said):
+            return Sentence(
+                f"the {plain(part)} of what ran is {quoted(stored)} in one place and {quoted(said)} in another",
+                f"say the {plain(part)} that really ran, or leave it to the base's configuration",
+            )
+        case CompositionPartRefused(part, path, count):
+            return Sentence(
+                f"the {plain(part)} of what ran, {quoted(path)}, has {counted(count, 'defect')}, named after this one",
+                "mend them, or name another place",
+            )
+        case AdapterKeysUnknown(path, keys):
+            said = listed(quoted(key) for key in keys[:5]) + (", …" if len(keys) > 5 else "")
+            return Sentence(
+                f"the configuration of adapter {quoted(path)} has {counted(len(keys), 'key')} that is not known here ({said})"
+                if len(keys) == 1
+                else f"the configuration of adapter {quoted(path)} has {counted(len(keys), 'key')} that are not known here ({said})",
+                "they count as changing what the adapter computes: two digests may differ by a key that changes nothing",
+            )
