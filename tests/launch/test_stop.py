@@ -7,18 +7,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
 import pytest
 
-from countermark.files import procfs
+from countermark.files import locks, procfs
 from countermark.files.attempt_folder import ReceiptAbsent, ReceiptRead, read_process_receipt, read_terminal
 from countermark.files.locks import LockFree, probe_lock
 from countermark.launch import stopping
 from countermark.launch.stopping import NothingToStop, StopFailed, Stopped, StopPending
 from countermark.wire.receipts import Cancelled, Exited, NotExecuted, ProcessReceipt, Signalled, StartReceipt, encode
-from tests.faults import proven_by
+from tests.faults import planted, proven_by
 from tests.launch.conftest import NONCE, Place
 from tests.launch.planting import in_supervisor
 
@@ -194,6 +196,62 @@ def test_a_pid_with_another_start_time_is_another_process(place: Place) -> None:
         assert stranger.poll() is None
 
 
+def the_trainers_place_is_not_asked() -> AbstractContextManager[object]:
+    """The fault: a trainer is looked for here because its supervisor was here."""
+    honest = stopping.read_process_receipt
+
+    def moved(folder: Path) -> object:
+        found, here = honest(folder), procfs.this_process()
+        if not isinstance(found, ReceiptRead):
+            return found
+        places = {"host": here.host, "boot_id": here.boot_id, "pid_namespace": here.pid_namespace}
+        named = msgspec.structs.replace(found.receipt.process, **places)
+        return ReceiptRead(msgspec.structs.replace(found.receipt, process=named))
+
+    return planted(stopping, "read_process_receipt", moved)()
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"host": "elsewhere"}, {"boot_id": "0" * 8 + "-0000-0000-0000-" + "0" * 12}, {"pid_namespace": 1}],
+    ids=lambda each: next(iter(each)),
+)
+@proven_by(the_trainers_place_is_not_asked)
+def test_a_trainer_of_another_place_is_not_looked_for_in_this_one(place: Place, elsewhere: dict[str, Any]) -> None:
+    """The supervisor was here and is dead; pid and start time of what it started are a stranger's here."""
+    with a_stranger() as stranger:
+        row = procfs.read_stat(stranger.pid)
+        assert row is not None
+        named = msgspec.structs.replace(procfs.this_process(), pid=stranger.pid, start_ticks=row.start_ticks)
+        _write_receipts(place, named, dead_supervisor=True)
+        away = ProcessReceipt(1, NONCE, msgspec.structs.replace(named, **elsewhere), 0)
+        (place.folder() / "process.json").write_bytes(encode(away))
+        with patch.object(stopping, "_AFTER_GRACE_S", 0.3):
+            place.launcher().stop(NONCE, 0.1)
+        time.sleep(0.1)
+        assert stranger.poll() is None
+
+
+def another_boot_is_an_earlier_one() -> AbstractContextManager[object]:
+    return planted(stopping, "_of_another_boot", lambda folder: Stopped())()
+
+
+@proven_by(another_boot_is_an_earlier_one)
+def test_another_machine_of_this_name_is_not_said_to_be_stopped(place: Place) -> None:
+    """On a disk of this machine alone, with nothing held, another boot is an earlier one."""
+    away = msgspec.structs.replace(procfs.this_process(), pid=2**22, start_ticks=1, boot_id="0" * 8 + "-0000-0000-0000-" + "0" * 12)
+    _write_receipts(place, away)
+    descriptor = locks.open_lock(place.folder() / "lock")
+    said: dict[tuple[str, bool], type] = {}
+    for held in (False, True):
+        assert not held or locks.take_lock(descriptor)
+        for system in ("ext4", "nfs4"):
+            with planted(stopping, "file_system_of", lambda path: system)():  # noqa: B023
+                said[system, held] = type(place.launcher().stop(NONCE, 0.1))
+    os.close(descriptor)
+    assert said == {("ext4", False): Stopped, ("nfs4", False): StopPending, ("ext4", True): StopPending, ("nfs4", True): StopPending}
+
+
 def test_the_same_receipt_with_the_right_start_time_is_signalled(place: Place) -> None:
     """The positive control: the receipts do lead to the process."""
     with a_stranger() as process:
@@ -217,8 +275,6 @@ def _write_receipts(place: Place, named: procfs.ProcessIdentity, dead_supervisor
 
 def test_an_observer_and_a_fence_that_have_the_lock_open_are_no_members(place: Place) -> None:
     """Both hold descriptors of the lock file, the fence even the lock: neither is the attempt's."""
-    from countermark.files import locks
-
     running(place, "exit 0")
     place.terminal()
     named = read_process_receipt(place.folder())

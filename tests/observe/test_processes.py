@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -207,6 +207,8 @@ def test_another_host_is_not_looked_at(folder: Folder, held: bool) -> None:
     assert read_process(folder.path) == OnAnotherHost("elsewhere")
     folder.write(process={"host": "elsewhere"})
     assert read_process(folder.path) == OnAnotherHost("elsewhere")
+    folder.write(start={"host": "elsewhere"})
+    assert read_process(folder.path) == OnAnotherHost("elsewhere"), "its supervisor may be at work there"
 
 
 def test_an_earlier_boot_is_dead_whoever_has_the_pid_now(folder: Folder) -> None:
@@ -215,6 +217,27 @@ def test_an_earlier_boot_is_dead_whoever_has_the_pid_now(folder: Folder) -> None
         assert read_process(folder.path) == Dead(start, process, "this host was booted again since")
     folder.write(process={"boot_id": OTHER_BOOT})
     assert read_process(folder.path) == ProcessRefused("start.json and process.json name two boots")
+
+
+def any_other_boot_is_an_earlier_one() -> AbstractContextManager[object]:
+    return planted(processes, "_of_another_boot", lambda folder, lock, start, process: Dead(start, process, "booted again"))()
+
+
+@pytest.mark.parametrize("system", ["ext4", "nfs4", "ceph"])
+@pytest.mark.parametrize("held", [False, True])
+@proven_by(any_other_boot_is_an_earlier_one)
+def test_another_machine_of_this_name_is_not_taken_for_an_earlier_boot(folder: Folder, system: str, held: bool) -> None:
+    """They share the folder. Only on a disk of this machine alone, and with nothing held, is another boot an earlier one."""
+    start, process = folder.write(start={"boot_id": OTHER_BOOT}, process={"boot_id": OTHER_BOOT})
+    there = "start.json is of another boot"
+    expected: dict[tuple[str, bool], object] = {
+        ("ext4", False): Dead(start, process, "this host was booted again since"),
+        ("nfs4", False): ProcessRefused(f"{there}, and on a nfs4 file system perhaps of another machine of this name"),
+        ("ceph", False): ProcessRefused(f"{there}, and on a ceph file system perhaps of another machine of this name"),
+    }
+    with planted(processes, "file_system_of", lambda path: system)(), folder.held() if held else nullcontext():
+        seen = read_process(folder.path)
+    assert seen == expected.get((system, held), ProcessRefused(f"the lock is held although {there}: the reads disagree"))
 
 
 @pytest.mark.parametrize("which", ["start", "process"])

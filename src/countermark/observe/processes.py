@@ -6,7 +6,8 @@ Rules kept here:
    does not take it.
 2. A process that closed the lock's descriptor is found by pid *and* start time in the same boot and pid namespace, or below its
    supervisor. Both are positive evidence; neither is needed while the lock is held.
-3. "Dead" is said only of this host, and of this pid namespace or an earlier boot. Everything else is another answer, never "none".
+3. "Dead" is said only of this host, and of this pid namespace or an earlier boot. Everything else is another answer, never "none". Where
+   several machines share the folder, another boot may be another machine's of the same name.
 4. A torn or hostile receipt, an unreadable lock, and receipts that contradict each other are refused with the reason.
 5. A receipt that names another attempt is passed on as it is: whose folder it lies in is decided where the claims are known.
 """
@@ -18,12 +19,14 @@ from typing import Literal, final
 from countermark.files import locks, procfs
 from countermark.files.attempt_folder import (
     LOCK,
+    NETWORK_FILE_SYSTEMS,
     PROCESS,
     START,
     ReceiptAbsent,
     ReceiptRead,
     ReceiptReading,
     ReceiptRefused,
+    file_system_of,
     read_process_receipt,
     read_start,
     read_terminal,
@@ -131,7 +134,7 @@ def _read(folder: Path) -> ProcessReading:
         return ProcessRefused(process.why)
     if isinstance(start, ReceiptAbsent):
         return _without_start(lock, process)
-    return _started(lock, start.receipt, process.receipt if isinstance(process, ReceiptRead) else None)
+    return _started(folder, lock, start.receipt, process.receipt if isinstance(process, ReceiptRead) else None)
 
 
 def _without_start(lock: LockReading, process: ReceiptRead[ProcessReceipt] | ReceiptAbsent) -> NeverStarted | ProcessRefused:
@@ -146,7 +149,7 @@ def _without_start(lock: LockReading, process: ReceiptRead[ProcessReceipt] | Rec
             return ProcessRefused(why)
 
 
-def _started(lock: LockReading, start: StartReceipt, process: ProcessReceipt | None) -> ProcessReading:
+def _started(folder: Path, lock: LockReading, start: StartReceipt, process: ProcessReceipt | None) -> ProcessReading:
     here = procfs.this_process()
     named = start.supervisor if process is None else process.process
     for host in (named.host, start.supervisor.host):
@@ -155,7 +158,7 @@ def _started(lock: LockReading, start: StartReceipt, process: ProcessReceipt | N
     if named.boot_id != start.supervisor.boot_id:
         return ProcessRefused(f"{START} and {PROCESS} name two boots")
     if named.boot_id != here.boot_id:
-        return Dead(start, process, "this host was booted again since")
+        return _of_another_boot(folder, lock, start, process)
     match lock:
         case LockHeld():
             return Alive(start, process, "lock")
@@ -169,6 +172,21 @@ def _started(lock: LockReading, start: StartReceipt, process: ProcessReceipt | N
         if namespace != here.pid_namespace:
             return ProcessRefused(f"the attempt is in pid namespace {namespace}, this observer in {here.pid_namespace}")
     return _by_table(start, process)
+
+
+def _of_another_boot(folder: Path, lock: LockReading, start: StartReceipt, process: ProcessReceipt | None) -> Dead | ProcessRefused:
+    """Nothing outlives the boot of its machine. That the machine is this one is known by its name alone, which others may bear as well: one
+    that holds the lock, or one behind a file system that several machines share."""
+    match lock:
+        case LockHeld():
+            return ProcessRefused(f"the lock is held although {START} is of another boot: the reads disagree")
+        case LockUnreadable(why):
+            return ProcessRefused(why)
+        case LockFree() | LockAbsent():
+            pass
+    if (system := file_system_of(folder)) in NETWORK_FILE_SYSTEMS:
+        return ProcessRefused(f"{START} is of another boot, and on a {system} file system perhaps of another machine of this name")
+    return Dead(start, process, "this host was booted again since")
 
 
 def _by_table(start: StartReceipt, process: ProcessReceipt | None) -> Alive | Settling | Dead:
