@@ -6,6 +6,7 @@ before the supervisor starts, so that a control over real processes can be shown
 
 import argparse
 import errno
+import importlib
 import json
 import os
 import signal
@@ -128,6 +129,14 @@ def every_end_is_a_failure() -> None:
     _put(supervisor, "outcome_of", lambda main, stopped: Failed(1))
 
 
+def receipts_are_just_written() -> None:
+    _put(durable, "write_new", _noting().just_written)
+
+
+def folders_are_not_synced() -> None:
+    _put(durable, "sync_folder", lambda path: None)
+
+
 def nothing_happens_at_steps() -> None:
     ACTS.update(dict.fromkeys(ACTS, nothing))
 
@@ -149,9 +158,17 @@ FAULTS: dict[str, Callable[[], None]] = {
         signals_stay_ignored,
         every_end_is_a_success,
         every_end_is_a_failure,
+        receipts_are_just_written,
+        folders_are_not_synced,
         nothing_happens_at_steps,
     )
 }
+
+
+def _noting() -> Any:
+    """``tests.launch.noting``, from a program that has nothing of the tests on its path."""
+    sys.path.append(str(Path(__file__).parents[2]))
+    return importlib.import_module("tests.launch.noting")
 
 
 def _put(target: Any, attribute: str, replacement: object) -> None:
@@ -209,9 +226,13 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--meet", type=int, default=0, metavar="COUNT")
     parser.add_argument("--history")
+    parser.add_argument("--note", type=Path, metavar="FILE")
     options, rest = parser.parse_known_args()
     for name in options.plant:
         FAULTS[name]()
+    if options.note:
+        for name, call in _noting().noting(options.note).items():
+            _put(os, name, call)
     if options.full:
         _put(supervisor, "_START_WAIT_S", 1.0)
         fill_disk(options.full, options.times)

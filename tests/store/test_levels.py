@@ -1,0 +1,120 @@
+"""On which level each call of a store commits: what is decided upon waits for the disk, on either ledger, and only hints do not."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import pytest
+from sqlalchemy import Connection, Engine, event, text
+
+from countermark.run.attempts import InitialAttempt
+from countermark.run.claims import Adjudication, Dispatched, SetAside
+from countermark.store import Store
+from countermark.store.postgres import PostgresStore
+from countermark.store.sqlite import SqliteStore, _Database
+from tests.faults import planted, proven_by
+from tests.run.examples import desired, key
+from tests.store.conftest import Opener
+from tests.store.examples import CONTEXT, GOING_ON, RUN, intended, loaded, won
+
+#: What one call after the other commits; each is the next thing that happens to one run.
+CALLS: Final[dict[str, Callable[[Store], object]]] = {
+    "demand": lambda store: store.record_demand(desired(), CONTEXT, 1_000),
+    "claim": lambda store: won(store, 1, InitialAttempt()),
+    "intent": lambda store: intended(store, loaded(store).ledger.claims[0]),
+    "outcome": lambda store: store.record_dispatch_outcome(loaded(store).ledger.intents[0], Dispatched("pid 7"), 4_000),
+    "adjudication": lambda store: store.adjudicate(RUN, Adjudication(key(1), SetAside(), ("b",), "ada", "seen", 5_000)),
+    "abandonment": lambda store: store.abandon(RUN, key(1), "ada", 5_500),
+    "cancellation": lambda store: store.cancel(RUN, "ada", 6_000),
+    "sweep": lambda store: store.record_sweep(RUN, "s1", b"{}", 1, 2),
+    "verdict": lambda store: store.record_verdict("s1", GOING_ON),
+    "lease": lambda store: store.take_due(10_000, 10, 9),
+}
+CONTROL: Final = ("demand", "claim", "intent", "outcome", "adjudication", "abandonment", "cancellation")
+
+
+def engines(store: Store) -> dict[str, Engine]:
+    """The databases of a store by what lies in them."""
+    if isinstance(store, SqliteStore):
+        return {"ledger": store._ledger.engine, "observations": store._observations.engine}
+    assert isinstance(store, PostgresStore)
+    return {"all": store._engine}
+
+
+def level(connection: Connection) -> str:
+    """How a commit of this connection waits for the disk, as the database names it."""
+    if connection.dialect.name == "postgresql":
+        return str(connection.execute(text("SHOW synchronous_commit")).scalar_one())
+    names = {1: "NORMAL", 2: "FULL"}
+    return names[connection.exec_driver_sql("PRAGMA synchronous").scalar_one()]
+
+
+@contextmanager
+def noted(store: Store) -> Iterator[list[tuple[str, str]]]:
+    """The commits of a store that had something to write: where, and on which level."""
+    found: list[tuple[str, str]] = []
+    with ExitStack() as listening:
+        for name, engine in engines(store).items():
+
+            def committing(connection: Connection, name: str = name) -> None:
+                if _writes(connection):
+                    found.append((name, level(connection)))
+
+            for what, told in (("begin", _beginning), ("commit", committing)):
+                event.listen(engine, what, told)
+                listening.callback(event.remove, engine, what, told)
+        yield found
+
+
+def _beginning(connection: Connection) -> None:
+    connection.info["changes before"] = _changes(connection)
+
+
+def _writes(connection: Connection) -> bool:
+    """Whether the transaction wrote, or may have: a reading commits as well, and nothing of it waits for anything."""
+    if connection.dialect.name == "postgresql":
+        return str(connection.execute(text("SHOW transaction_read_only")).scalar_one()) == "off"
+    return _changes(connection) > connection.info["changes before"]
+
+
+def _changes(connection: Connection) -> int:
+    """How many rows this connection to SQLite changed in its life; 0 for others."""
+    return int(getattr(connection.connection.dbapi_connection, "total_changes", 0))
+
+
+@contextmanager
+def hints_are_all() -> Iterator[None]:
+    """The fault: every transaction may be lost with the power."""
+    honest, hold = _Database.transaction, PostgresStore._hold
+
+    def lightly(self: _Database, begin: Any, hint: bool = True) -> Any:
+        return honest(self, begin, hint=True)
+
+    def hastily(self: PostgresStore, connection: Connection, run_id: str) -> bool:
+        held = hold(self, connection, run_id)
+        connection.execute(text("SET LOCAL synchronous_commit = off"))
+        return held
+
+    with planted(_Database, "transaction", lightly)(), planted(PostgresStore, "_hold", hastily)():
+        yield
+
+
+@pytest.fixture
+def opened(stores: Opener) -> Store:
+    return stores()
+
+
+@proven_by(hints_are_all)
+def test_what_is_decided_upon_waits_for_the_disk(opened: Store) -> None:
+    said: dict[str, set[tuple[str, str]]] = {}
+    for name, call in CALLS.items():
+        with noted(opened) as commits:
+            call(opened)
+        said[name] = set(commits)
+    if isinstance(opened, SqliteStore):
+        light = {("observations", "NORMAL")}
+        assert said == {name: {("ledger", "FULL")} for name in CONTROL} | {
+            "sweep": light, "verdict": light, "lease": {("ledger", "NORMAL")}
+        }  # fmt: skip
+    else:
+        assert said == {name: {("all", "on")} for name in CALLS}
