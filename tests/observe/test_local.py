@@ -29,11 +29,13 @@ from countermark.evidence.members import (
     Terminal,
 )
 from countermark.files import locks, procfs
+from countermark.files.checkpoints import CheckpointListing
 from countermark.observe import local
 from countermark.observe.local import LocalObserver
 from countermark.recipe import spellings
 from countermark.run.attempts import AttemptKey, InfrastructureRetry
 from countermark.run.claims import Dispatched, DispatchIntent, DispatchOutcome, DispatchRefused, DispatchUnknown, RunLedger
+from countermark.run.readback import CheckpointNotThere
 from countermark.wire import receipts
 from countermark.wire.effective import encode_effective
 from countermark.wire.receipts import Exited, ProcessReceipt, StartReceipt, TerminalReceipt, encode
@@ -345,6 +347,32 @@ def test_checkpoints_are_seen_whatever_is_wrong_with_them_and_another_attempts_i
     (world.attempt(2) / "checkpoints").write_bytes(b"no folder")
     assert world.refusals("checkpoints") == ["checkpoints is no folder"]
     assert len(world.members("checkpoints")) == 2
+
+
+def what_vanished_was_never_there() -> AbstractContextManager[object]:
+    """The fault: the list of checkpoints is taken to be what can still be read of it."""
+    listed = local.list_checkpoints
+
+    def there(place: Path) -> object:
+        found = listed(place)
+        assert isinstance(found, CheckpointListing)
+        readable = tuple(each for each in found.checkpoints if not isinstance(local.read_checkpoint(place / each[1]), CheckpointNotThere))
+        return replace(found, checkpoints=readable)
+
+    return planted(local, "list_checkpoints", there)()
+
+
+@proven_by(what_vanished_was_never_there)
+def test_a_checkpoint_that_vanishes_while_it_is_looked_at_is_a_refusal(world: World) -> None:
+    """The listing says that it is there and the reading that it is not: the reads disagree."""
+    place = world.attempt(1) / "checkpoints"
+    for step in (4, 8):
+        checkpoint(place, step, f"checkpoint-{step}")
+    honest = local.read_checkpoint
+    gone = CheckpointNotThere(str(place / "checkpoint-8"), "it is not there")
+    with planted(local, "read_checkpoint", lambda path: gone if path.name == "checkpoint-8" else honest(path))():
+        assert world.refusals("checkpoints") == ["checkpoint-8 was there and is gone: it is not there"]
+    assert [member.step for member in world.members("checkpoints")] == [4, 8]
 
 
 def test_a_checkpoint_that_another_attempt_published_is_misfiled(world: World, tmp_path: Path) -> None:
