@@ -61,6 +61,14 @@ def test_what_a_tokenizer_is_made_of_moves_it(tmp_path: Path, change: dict[str, 
     assert measured(folder(tmp_path / "a", **change)).tokenization != measured(folder(tmp_path / "b")).tokenization
 
 
+def test_a_tokenizer_without_a_limit_on_its_length_is_measured(tmp_path: Path) -> None:
+    """As libraries write it: far beyond what a number of a canonical document may be."""
+    unlimited = 1000000000000000019884624838656
+    found = measured(folder(tmp_path / "a", model_max_length=unlimited))
+    moved = measured(folder(tmp_path / "b", model_max_length=unlimited + 2))
+    assert found.apart not in (moved.apart, measured(folder(tmp_path / "c")).apart) and found.tokenization != moved.tokenization
+
+
 def test_a_template_of_its_own_file_comes_first(tmp_path: Path) -> None:
     write(folder(tmp_path) / "chat_template.jinja", "{{ ü }}".encode())
     assert measured(tmp_path).chat_template == "{{ ü }}"

@@ -133,8 +133,18 @@ def _without_template(hashed: Mapping[str, Sha256], documents: Mapping[str, Mapp
     kept = {name: digest for name, digest in hashed.items() if name not in (_TEMPLATE, "chat_template.json")}
     if _CONFIG in documents:
         other = {key: value for key, value in documents[_CONFIG].items() if key != "chat_template"}
-        kept[_CONFIG] = Sha256(hashlib.sha256(canonical_json(other)).hexdigest())
+        kept[_CONFIG] = Sha256(hashlib.sha256(canonical_json(_spelled(other))).hexdigest())
     return kept
+
+
+def _spelled(value: object) -> object:
+    """A document with its largest whole numbers as texts: a tokenizer without a limit on its length says so by a 1 and thirty more digits,
+    which the canonical form does not hold as a number."""
+    if (table := as_object(value)) is not None:
+        return {key: _spelled(each) for key, each in table.items()}
+    if (items := as_list(value)) is not None:
+        return [_spelled(each) for each in items]
+    return str(value) if isinstance(value, int) and abs(value) > 2**53 else value
 
 
 def _special_ids(documents: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
