@@ -100,6 +100,10 @@ def lock_is_not_taken() -> None:
     _put(trainer.locks, "take_lock", lambda descriptor: True)
 
 
+def lock_is_not_waited_for() -> None:
+    _put(trainer, "_LOCK_WAIT_S", -1.0)
+
+
 def no_subreaper() -> None:
     # The number of PR_GET_KEEPCAPS, which does nothing and succeeds.
     _put(supervisor, "_PR_SET_CHILD_SUBREAPER", 7)
@@ -137,6 +141,16 @@ def folders_are_not_synced() -> None:
     _put(durable, "sync_folder", lambda path: None)
 
 
+def outputs_are_one() -> None:
+    """Every attempt is told the same place for its output."""
+    environment = trainer.command_environment
+
+    def told(folder: Path, *asked: Any) -> dict[str, str]:
+        return {**environment(folder, *asked), "COUNTERMARK_OUTPUT": str(folder.parent / "output")}
+
+    _put(trainer, "command_environment", told)
+
+
 def nothing_happens_at_steps() -> None:
     ACTS.update(dict.fromkeys(ACTS, nothing))
 
@@ -151,6 +165,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         stop_is_not_seen,
         lock_is_not_inherited,
         lock_is_not_taken,
+        lock_is_not_waited_for,
         no_subreaper,
         no_kill_after_grace,
         log_is_not_bounded,
@@ -160,6 +175,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         every_end_is_a_failure,
         receipts_are_just_written,
         folders_are_not_synced,
+        outputs_are_one,
         nothing_happens_at_steps,
     )
 }

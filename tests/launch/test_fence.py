@@ -1,16 +1,20 @@
 """A stopped supervisor or child that wakes up after a relaunch never becomes a second trainer."""
 
+import fcntl
 import os
 import signal
+import struct
+import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
-from countermark.files import locks, procfs
+from countermark.files import durable, locks, procfs
 from countermark.files.attempt_folder import ReceiptRead, read_fenced, read_start
 from countermark.launch import local
 from countermark.launch.local import Dispatched, DispatchUnknown, Fenced, FenceFailed, FenceHeldOff
-from countermark.wire.receipts import Cancelled, NotExecuted, Succeeded
+from countermark.wire.receipts import Cancelled, Failed, NotExecuted, Succeeded
 from tests.faults import planted, proven_by
 from tests.launch.conftest import NONCE, Place
 from tests.launch.planting import in_supervisor
@@ -117,6 +121,67 @@ def test_a_fence_that_cannot_be_put_up_says_so(place: Place) -> None:
     result = place.launcher().fence(NONCE)
     assert isinstance(result, FenceFailed)
     assert "cannot be put up" in result.why
+
+
+def fence_lets_go_early() -> AbstractContextManager[object]:
+    """The fault: the lock is looked at, and free again before the fence is up."""
+    honest = local.locks.take_fence
+
+    def looked_at(descriptor: int) -> bool:
+        free = honest(descriptor)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+        return free
+
+    return planted(local.locks, "take_fence", looked_at)()
+
+
+@proven_by(fence_lets_go_early, fence_takes_no_lock)
+def test_nobody_takes_the_lock_between_the_look_at_it_and_the_fence(place: Place) -> None:
+    """A child that took it there would have looked for the fence before it was up."""
+    taken: list[bool] = []
+    honest = durable.write_new
+
+    def write(path: Path, data: bytes) -> None:
+        descriptor = locks.open_lock(path.parent / "lock")
+        taken.append(locks.take_lock(descriptor))
+        os.close(descriptor)
+        honest(path, data)
+        descriptor = locks.open_lock(path.parent / "lock")
+        taken.append(locks.take_lock(descriptor))
+        os.close(descriptor)
+
+    with planted(durable, "write_new", write)():
+        assert place.launcher().fence(NONCE) == Fenced()
+    assert taken == [False, False]
+
+
+@proven_by(in_supervisor("lock_is_not_waited_for"))
+def test_a_child_waits_for_whoever_holds_the_lock_for_a_moment(place: Place) -> None:
+    descriptor = held(place)
+    assert place.launcher().dispatch(place.order()) == Dispatched("started")
+    time.sleep(0.3)
+    assert place.runs() == 0
+    os.close(descriptor)
+    assert (place.terminal().outcome, place.runs()) == (Succeeded(), 1)
+
+
+@proven_by(in_supervisor("lock_is_not_taken"))
+def test_a_child_that_never_gets_the_lock_never_becomes_command(place: Place) -> None:
+    """Whoever holds it may be the attempt's trainer, and goes on alone."""
+    descriptor = held(place)
+    place.launcher("--plant", "lock_is_not_waited_for").dispatch(place.order())
+    terminal = place.terminal()
+    os.close(descriptor)
+    assert (terminal.outcome, terminal.main) == (Failed(125), NotExecuted(125, "the attempt's lock is held by somebody else"))
+    assert place.runs() == 0
+
+
+def held(place: Place) -> int:
+    """The attempt's lock, held by a descriptor of this process."""
+    place.folder().mkdir(parents=True)
+    descriptor = locks.open_lock(place.folder() / "lock")
+    assert locks.take_lock(descriptor)
+    return descriptor
 
 
 def test_the_fence_lets_go_of_the_lock(place: Place) -> None:
