@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from countermark.app import patience, ports
 from countermark.cli import every, watching
 from countermark.cli.every import Progress
-from countermark.store.failures import StoreError, StoreFull
+from countermark.store import Store, opening
+from countermark.store.failures import ServerUnreachable, StoreError, StoreFull
 from countermark.store.sqlite import SqliteStore
 from tests.cli.called import Caller
 from tests.cli.recipes import write_recipe
@@ -53,6 +55,52 @@ def test_a_controller_stays_only_where_there_is_something_to_stay_for(here: Path
     for args in (("RUN", "--watch"), ("--all",), ("--all", "--act")):
         called = call("reconcile", *args, "--stay", "--json")
         assert (called.code, called.codes()) == (2, ["WrongUsage"])
+
+
+def every_call_fails_once(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The opening of a store, and the first call of each kind to it, find it out of reach; gives the names of those that were made."""
+    called: set[str] = set()
+
+    def failing(name: str, honest: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if name not in called:
+                called.add(name)
+                raise StoreError(ServerUnreachable("here", "it is just starting"))
+            return honest(*arguments, **named)
+
+        return call
+
+    for name in dir(Store):
+        if not name.startswith("_") and name not in ("location", "close"):
+            monkeypatch.setattr(SqliteStore, name, failing(name, getattr(SqliteStore, name)))
+    monkeypatch.setattr(opening, "open_store", failing("open_store", opening.open_store))
+    monkeypatch.setattr(patience, "_BETWEEN_S", 0.001)
+    return called
+
+
+def the_door_is_not_waited_at() -> AbstractContextManager[object]:
+    return planted(ports, "patiently", lambda act, told, patience_s: act())()
+
+
+@pytest.mark.parametrize("every", [True, False])
+@proven_by(the_door_is_not_waited_at)
+def test_a_watching_controller_waits_for_a_store_at_every_call_to_it(
+    here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    (run,) = recorded(call, here, 3)
+    with monkeypatch.context() as patch:
+        called = every_call_fails_once(patch)
+        answer = call("reconcile", "--all" if every else run, "--act", "--watch", "--retries", "2")
+    expected = {"open_store", "load_run", "claim_start", "record_dispatch_intent", "record_dispatch_outcome", "record_sweep", "look_again"}
+    assert called >= expected | ({"take_due", "next_due", "list_runs"} if every else {"find_runs"})
+    assert answer.code == 1 and "it is just starting (here): trying again for 60 s\nthe store answers again\n" in answer.err
+    assert len(call("attempts", run, "--json").document()["attempts"]) == 3
+
+
+def test_who_does_not_watch_is_told_at_once(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(call, here, 3)
+    every_call_fails_once(monkeypatch)
+    assert call("reconcile", "--all").code == 3
 
 
 def every_run_is_kept() -> AbstractContextManager[object]:

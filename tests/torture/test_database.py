@@ -27,7 +27,7 @@ from tests.torture import planting
 from tests.torture.ledgers import ports_at
 
 HERE: Final = Path(__file__).parent
-WAIT_S: Final = 60.0
+WAIT_S: Final = 120.0
 ALL: Final = ("reconcile", "--all", "--act", "--watch")
 FACTS: Final = ("claim", "intent", "outcome")
 

@@ -4,7 +4,8 @@ Rules kept here:
 
 1. What was being done is done anew from its beginning: every operation over a store is safe to repeat, whatever of it was recorded.
 2. The waiting is told of, ever more rarely, and so is its end. It is bounded; then the failure is what it was.
-3. Only what mends itself is waited for: a store that is missing, damaged or forbidden is said at once.
+3. Whoever watches waits from the opening of the store on: a controller may be started while the server is.
+4. Only what mends itself is waited for: a store that is missing, damaged or forbidden is said at once.
 """
 
 import time

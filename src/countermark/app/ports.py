@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from countermark.app.patience import patiently
 from countermark.app.stores import ledger_of
-from countermark.app.sweeping import Observer
+from countermark.app.sweeping import Observer, quiet
 from countermark.files.attempt_folder import START, ReceiptRead, present, read_claim
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.desired import CHECKPOINTS
@@ -102,10 +103,20 @@ def host_of(folder: Path, url: str | None, acts: bool) -> str:
 
 @contextmanager
 def opened(
-    folder: Path, *, create: bool, grace_s: float, stop_grace_s: float, poll_s: float, url: str | None = None, acts: bool = True
+    folder: Path,
+    *,
+    create: bool,
+    grace_s: float,
+    stop_grace_s: float,
+    poll_s: float,
+    url: str | None = None,
+    acts: bool = True,
+    patience_s: float = 0.0,
+    told: Callable[[str], None] = quiet,
 ) -> Generator[Ports, None, None]:
     """The ports of the store in ``folder``, whose ledger is at ``url`` where it is in a database. ``acts``: something may be dispatched
-    through them. Raises ``StoreError`` where it cannot be opened."""
+    through them. ``patience_s``: how long a store is waited for that is out of reach for a moment; ``told`` hears of it. Raises
+    ``StoreError`` where it cannot be opened."""
     from countermark.store.opening import open_store
 
     def new_id() -> str:
@@ -115,7 +126,7 @@ def opened(
         return time.time_ns() // 1_000_000
 
     attempts = folder.absolute() / ATTEMPTS
-    with open_store(ledger_of(folder, url), create=create) as store:
+    with patiently(lambda: open_store(ledger_of(folder, url), create=create), told, patience_s) as store:
         host = host_of(folder.absolute(), url, acts)
         observer = LocalObserver(attempts, host, now_ms, new_id)
         grace_ms = int(grace_s * 1000)

@@ -191,7 +191,7 @@ def watch(
             return
         if step.acted.lines:
             uncertain_since = None
-            look_soon(ports, run_id)
+            patiently(lambda: look_soon(ports, run_id), told)
             time.sleep(ports.poll_s)
             continue
         hope = hope_of(step.looked)

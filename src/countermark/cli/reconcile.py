@@ -30,9 +30,11 @@ def reconcile(
     as_json: JsonOption = False,
 ) -> Answer:
     """Look at every axis, fold to a verdict and say what should happen; --act does it."""
+    from countermark.app.patience import PATIENCE_S, STAYING_S, patiently
     from countermark.cli.context import settings
     from countermark.cli.every import every_run
     from countermark.cli.failures import WrongCall
+    from countermark.cli.progress import say
     from countermark.cli.running import found, opened
     from countermark.cli.watching import about, everything, followed, nothing, once
 
@@ -50,9 +52,10 @@ def reconcile(
         raise WrongCall("--stay keeps a controller of all runs watching", _USAGE)
     chosen = settings(store_url=store)
     allowed = everything if act else nothing
-    with opened(chosen, acts=act) as ports:
+    patience_s = (STAYING_S if stay else PATIENCE_S) if watch else 0.0
+    with opened(chosen, acts=act, patience_s=patience_s) as ports:
         if run is None:
             return every_run(ports, retries, allowed, chosen.warnings, act, watch, stay)
-        run_id = found(ports, run).run_id
+        run_id = patiently(lambda: found(ports, run), say, patience_s).run_id
         with about(run_id):
             return (followed if watch else once)(ports, run_id, retries, allowed, chosen.warnings)

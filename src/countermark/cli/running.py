@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from countermark.cli.answers import DONE, REFUSED, Answer, Lines
 from countermark.cli.failures import CallRefused
+from countermark.cli.progress import say
 from countermark.lines.conclusion import conclusion_document, conclusion_lines
 from countermark.lines.defects import AnyDefect, known
 from countermark.lines.runs import freshness_line, sweep_document
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 _NEXT: Final = "see each axis: countermark evidence {run} · the attempts: countermark attempts {run}"
 
 
-def opened(chosen: "Settings", create: bool = False, acts: bool = False) -> "AbstractContextManager[Ports]":
-    """The store with its launcher and observer; only a command that records creates one. ``acts``: it may dispatch."""
+def opened(chosen: "Settings", create: bool = False, acts: bool = False, patience_s: float = 0.0) -> "AbstractContextManager[Ports]":
+    """The store with its launcher and observer; only a command that records creates one. ``acts``: it may dispatch. ``patience_s``: how
+    long it waits for a store that is out of reach for a moment, and says so."""
     from countermark.app import ports
 
     return ports.opened(
@@ -35,6 +37,8 @@ def opened(chosen: "Settings", create: bool = False, acts: bool = False) -> "Abs
         poll_s=chosen.watch_interval_s,
         url=chosen.database,
         acts=acts,
+        patience_s=patience_s,
+        told=say,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from countermark.cli.answers import DONE, REFUSED, Answer
@@ -104,6 +105,7 @@ def followed(
     before: tuple[str, ...] = (),
 ) -> Answer:
     """Advance until there is nothing left to wait for; the answer is the last conclusion. ``before``: what was done already."""
+    from countermark.app.patience import patiently
     from countermark.app.running import watch
 
     said = list(before)
@@ -111,7 +113,7 @@ def followed(
     named = ""
     for step in watch(ports, run_id, retries, allowed, sweeping(), told=say):
         if isinstance(step, Refused):
-            return _refused(ports, run_id, known(step.defects), tuple(said), warnings, must)
+            return patiently(partial(_refused, ports, run_id, known(step.defects), tuple(said), warnings, must), say)
         name = type(step.looked.conclusion.verdict).__name__
         if name != named:
             say(f"run {short(run_id)}: {name}")
