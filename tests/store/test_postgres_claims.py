@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, bindparam, literal, select, union_all
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import Engine
 
 from countermark.run.attempts import AttemptKey, InitialAttempt, RequestedReexecution
 from countermark.run.claims import AlreadyCommitted, AttemptIdentityTaken, Cancellation, Committed, SnapshotStale, Transition
@@ -62,16 +61,9 @@ def candidates() -> list[tuple[Transition, AttemptKey]]:
 # ------------------------------------------------------------------------------------------------------------- the faults
 
 
-@contextmanager
-def serializable() -> Iterator[None]:
+def serializable() -> AbstractContextManager[object]:
     """Transactions of the strictest level, as many a program has them."""
-    honest = postgres.create_engine
-
-    def strict(*asked: Any, **named: Any) -> Engine:
-        return honest(*asked, **named | {"isolation_level": "SERIALIZABLE"})
-
-    with planted(postgres, "create_engine", strict)():
-        yield
+    return planted(postgres, "LEVEL", "SERIALIZABLE")()
 
 
 def no_row_lock() -> AbstractContextManager[object]:

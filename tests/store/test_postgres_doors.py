@@ -289,7 +289,7 @@ def test_a_server_that_takes_no_writes_is_refused(postgres: Cluster, postgres_ur
         postgres.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         found = failure(postgres_url)
         assert found == ServerTakesNoWrites(store.location)
-        store._engine.dispose()
+        store._let_go()
         with pytest.raises(StoreError) as caught:
             store.cancel(RUN, "ada", 1)
         assert caught.value.failure == found

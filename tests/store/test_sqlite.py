@@ -250,7 +250,7 @@ def test_lost_observations_are_said_and_made_anew_only_on_purpose(folder: Path) 
 
 def trusting() -> AbstractContextManager[object]:
     """An open store that never looks at its file again."""
-    return planted(room._Database, "_still_there", lambda self: None)()
+    return planted(room._Database, "still_there", lambda self: None)()
 
 
 @proven_by(trusting)

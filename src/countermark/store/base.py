@@ -233,7 +233,13 @@ class SqlStore(ABC):
         if (wordy := NonEmpty.of(rows.unwritable_words("cause", *cause_parts(transition.cause)))) is not None:
             return Refused(wordy)
         with self._writing(run_id) as connection:
-            return _read_again(lambda: self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by))
+            try:
+                return _read_again(lambda: self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by))
+            except ledger.Overtaken:
+                # Admissible by all that the run holds, and not insertable: another run's claim has the identity, or the store is damaged.
+                if ledger.run_of_attempt(connection, candidate.nonce) is None:
+                    raise
+                return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
 
     def _claimed(
         self, connection: Connection, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str
@@ -245,8 +251,6 @@ class SqlStore(ABC):
         decision = admit_start_claim(record.ledger, snapshot, transition, candidate)
         if not isinstance(decision, Admissible):
             return decision
-        if ledger.run_of_attempt(connection, candidate.nonce) is not None:
-            return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
         ledger.append_claim(connection, run_id, decision.claim, now_ms, bounded(by))
         agenda.put(connection, run_id, now_ms)
         return Committed(decision.claim)

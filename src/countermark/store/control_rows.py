@@ -30,7 +30,7 @@ from countermark.store.rows import Row, text_of
 from countermark.store.schema import FACT_TABLES, facts
 from countermark.store.statements import Statement
 
-#: The rows of each table by its name, in the order of their versions.
+#: The rows of each table that has any, by its name and in the order of their versions.
 ControlRows: TypeAlias = Mapping[str, list[Row]]
 
 _TABLES: Final = (facts, *FACT_TABLES.values())
@@ -70,8 +70,11 @@ def _version(row: Row) -> int:
 
 def control_rows(connection: Connection, run_id: str) -> ControlRows:
     """Everything that the tables of facts hold under a run's id."""
-    found: dict[str, list[Row]] = {table.name: [] for table in _TABLES}
+    found: dict[str, list[Row]] = {}
     for row in _ALL.rows(connection, run_id=run_id):
         table = text_of(row, "told_by")
-        found[table].append({own: row[shared] for shared, own in _SHARED[table]})
-    return {table: sorted(each, key=_version) for table, each in found.items()}
+        found.setdefault(table, []).append({own: row[shared] for shared, own in _SHARED[table]})
+    for each in found.values():
+        if len(each) > 1:
+            each.sort(key=_version)
+    return found

@@ -10,6 +10,7 @@ Rules kept here:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, TypeVar, final
 
 from sqlalchemy import BigInteger, Connection, Executable, Table, bindparam, cast, exists, func, insert, literal, select
@@ -98,7 +99,7 @@ class _Reading:
     def each(self, kind: FactKind, table: Table, read: Callable[[Row, int], T]) -> tuple[T, ...]:
         """The facts of one kind in the order of their versions; rows that cannot be read become defects."""
         found: list[T] = []
-        for row in self.told[table.name]:
+        for row in self.told.get(table.name, ()):
             try:
                 version = int_of(row, "version")
                 self.kinds.append((version, kind))
@@ -137,7 +138,7 @@ class _Reading:
 
     def history(self) -> tuple[LedgerEntry, ...]:
         entries: list[LedgerEntry] = []
-        for row in self.told[facts.name]:
+        for row in self.told.get(facts.name, ()):
             try:
                 entries.append(LedgerEntry(int_of(row, "version"), rows.kind_of(row), int_of(row, "recorded_ms")))
             except BadCell as error:
@@ -158,7 +159,10 @@ def load(connection: Connection, run_id: str, follows: Callable[[Row], Followed]
     if isinstance(desired, Refused):
         more = (context,) if isinstance(context, RowUnreadable) else ()
         return Refused(NonEmpty(desired.defects.first, (*desired.defects.more, *more)))
-    reading = _Reading(run_id, desired, control_rows(connection, run_id))
+    told = control_rows(connection, run_id)
+    if not told and not isinstance(context, RowUnreadable):
+        return RunRecord(run_id, RunLedger(desired, 0), context, int_of(found[0], "created_ms"))
+    reading = _Reading(run_id, desired, told)
     history = reading.history()
     ledger = RunLedger(
         desired,
@@ -179,8 +183,9 @@ def load(connection: Connection, run_id: str, follows: Callable[[Row], Followed]
     if (refused := NonEmpty.of(defects)) is not None:
         return Refused(refused)
     assert not isinstance(context, RowUnreadable)
-    told = tuple(replace(entry, by=reading.claimants.get(entry.version, "")) for entry in history)
-    return RunRecord(run_id, ledger, context, int_of(found[0], "created_ms"), told)
+    by = reading.claimants
+    lines = tuple([replace(entry, by=by[entry.version]) if entry.version in by else entry for entry in history])
+    return RunRecord(run_id, ledger, context, int_of(found[0], "created_ms"), lines)
 
 
 def _begins(column: Any, prefix: str) -> Any:
@@ -308,12 +313,19 @@ def _append(connection: Connection, kind: FactKind, run_id: str, version: int, n
     _OF_KIND[kind].run(connection, run_id=run_id, version=version, **columns)
 
 
+#: Most claims are of a run's first attempt, whose cause is always the same text.
+_cause_text: Final = lru_cache(64)(rows.to_json)
+
+
 def append_claim(connection: Connection, run_id: str, claim: ExecutionClaim, now_ms: int, by: str = "") -> None:
+    # PostgreSQL's insertion finds by itself that a run has the identity; SQLite's guards answer it with an error like any other.
+    if connection.dialect.name != "postgresql" and run_of_attempt(connection, claim.attempt.nonce) is not None:
+        raise Overtaken(f"the attempt {claim.attempt.nonce.hex} is claimed already")
     before = predecessor_of(claim.transition.cause)
     columns = {
         "slot": claim.transition.slot().hex,
         "nonce": claim.attempt.nonce.hex,
-        "cause": rows.to_json(cause_parts(claim.transition.cause)),
+        "cause": _cause_text(cause_parts(claim.transition.cause)),
         "predecessor": None if before is None else before.nonce.hex,
         "said_by": rows.to_json(by) if by else None,
     }

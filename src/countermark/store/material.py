@@ -27,7 +27,7 @@ KEPT_MAX: Final = 4096
 WORKS_MAX: Final = 1024
 
 #: The cells of a row, or some of them. Their types belong to them: 1 and True are equal otherwise.
-Cells: TypeAlias = tuple[tuple[str, type, object], ...]
+Cells: TypeAlias = tuple[tuple[str, ...], tuple[type, ...], tuple[object, ...]]
 
 
 def derive(row: Row) -> Followed:
@@ -36,11 +36,14 @@ def derive(row: Row) -> Followed:
 
 
 def _cells(row: Row, names: Iterable[str]) -> Cells:
-    return tuple((name, type(row[name]), row[name]) for name in names)
+    named = tuple(names)
+    cells = tuple([row[name] for name in named])
+    return named, tuple([type(cell) for cell in cells]), cells
 
 
 def _row(cells: Cells) -> Row:
-    return {name: cell for name, _, cell in cells}
+    names, _, given = cells
+    return dict(zip(names, given, strict=True))
 
 
 @final

@@ -16,7 +16,8 @@ import os
 import select as system
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 from typing import Any, Final, Self, final
 
 from sqlalchemy import Connection, bindparam, create_engine, event, func, literal, select, text, true
@@ -41,11 +42,13 @@ from countermark.store.failures import (
     StoreOfAnotherVersion,
 )
 from countermark.store.interface import Finding
-from countermark.store.postgres_errors import STARTING, place_of, state_of, translated
+from countermark.store.postgres_errors import STARTING, place_of, state_of, translation
 from countermark.store.postgres_schema import MAKING, SCHEMA, TABLES, postgres_script
 from countermark.store.schema import SCHEMA_VERSION, runs
-from countermark.store.statements import Statement
+from countermark.store.statements import Statement, no_cursor, one_cursor
 
+#: Of every transaction that writes.
+LEVEL: Final = "READ COMMITTED"
 #: How long a writer waits for its turn, in seconds.
 WAIT_S: Final = 20.0
 #: How long a process may stop in the middle of a transaction before the server takes the transaction back, in seconds.
@@ -54,6 +57,8 @@ STOPPED_S: Final = 60.0
 _KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _OLDEST: Final = 14
 _PAUSE_S: Final = 0.05
+#: How many connections that nobody uses are kept; at most 64 are used at a time.
+_KEPT_MAX: Final = 8
 
 _HELD = select(runs.c.run_id).where(runs.c.run_id == bindparam("run_id")).with_for_update().lateral("held")
 _ONE = select(literal(1).label("one")).subquery("one")
@@ -108,10 +113,10 @@ def connect(url: URL, wait_s: float) -> Engine:
     asked = _options(url, wait_s)
     engine = create_engine(
         url.difference_update_query(["options"]),
-        isolation_level="READ COMMITTED",
+        isolation_level=LEVEL,
         connect_args=asked,
-        pool_size=8,
-        max_overflow=56,
+        pool_size=1,
+        max_overflow=63,
         pool_timeout=wait_s,
         pool_use_lifo=True,
     )
@@ -197,6 +202,9 @@ class PostgresStore(SqlStore):
         self._wait_s = wait_s
         self._engine = connect(url, wait_s)
         self._process = os.getpid()
+        self._idle: Final[list[Connection]] = []
+        #: Kept so that nobody ends them: they are another process's.
+        self._of_the_parent: Final[list[Connection]] = []
 
     @classmethod
     def open(cls, address: str, create: bool, wait_s: float = WAIT_S) -> Self:
@@ -221,13 +229,13 @@ class PostgresStore(SqlStore):
 
     def _recognize(self, create: bool) -> bool:
         """Whether the store was made now; refused where there is none, or one of another version."""
-        with self._transaction(lambda connection: None) as connection:
+        with self._transaction(_nothing) as connection:
             version = version_in(connection)
         made = False
         if version is None:
             if not create:
                 raise StoreError(StoreMissing(self.location))
-            with self._transaction(lambda connection: None) as connection:
+            with self._transaction(_nothing) as connection:
                 made = make_schema(connection)
                 version = version_in(connection)
         if version != SCHEMA_VERSION:
@@ -251,29 +259,64 @@ class PostgresStore(SqlStore):
         """A forked child lets go of its parent's connections without a word to the server, and makes its own. Where several of its threads
         do so at once, each goes on with what it has."""
         if os.getpid() != self._process:
+            self._of_the_parent.extend(self._idle)
+            self._idle.clear()
             self._engine.dispose(close=False)
             self._process = os.getpid()
 
-    def _begun(self, first: Callable[[Connection], object], read_only: bool) -> Connection:
+    def _lent(self, read_only: bool) -> Connection:
+        """A connection for one transaction. One that served well is kept as it is for the next: an engine's pool takes it apart and puts it
+        together again, which costs more than a statement."""
+        connection = self._idle_one() or self._engine.connect()
+        if connection.get_execution_options().get("postgresql_readonly", False) is read_only:
+            return connection
+        level = "REPEATABLE READ" if read_only else LEVEL
+        return connection.execution_options(isolation_level=level, postgresql_readonly=read_only)
+
+    def _idle_one(self) -> Connection | None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if not _was_spoken_to(connection.connection.dbapi_connection):
+                return connection
+            _forgotten(connection)
+
+    def given_back(self, connection: Connection) -> None:
+        """The connection served well."""
+        if len(self._idle) < _KEPT_MAX:
+            no_cursor(connection)
+            self._idle.append(connection)
+        else:
+            _put_back(connection)
+
+    def _let_go(self) -> None:
+        """End every connection that nobody uses."""
+        while self._idle:
+            _forgotten(self._idle.pop())
+        self._engine.dispose()
+
+    def begun(self, first: Callable[[Connection], object], read_only: bool) -> Connection:
         """A connection on which the transaction's first statement was answered. Nothing was written by then, so a connection that
         had broken while nobody used it is replaced, and a server that is just starting is waited for."""
+        self._own()
         deadline = time.monotonic() + self._wait_s
         renewed = False
         while True:
             connection: Connection | None = None
             try:
-                connection = self._engine.connect()
-                if read_only:
-                    connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                connection = self._lent(read_only)
+                one_cursor(connection)
                 first(connection)
                 return connection
             except BaseException as error:
                 broken = connection is not None and connection.invalidated
                 if connection is not None:
-                    connection.close()
+                    _put_back(connection)
                 if broken and not renewed:
                     renewed = True
-                    self._engine.dispose()
+                    self._let_go()
                 elif self._starting(error) and time.monotonic() < deadline:
                     time.sleep(_PAUSE_S)
                 else:
@@ -284,21 +327,13 @@ class PostgresStore(SqlStore):
         original = error.orig if isinstance(error, DBAPIError) else None
         return original is not None and (state_of(original) == STARTING or "the database system is" in str(original))
 
-    @contextmanager
-    def _transaction(self, first: Callable[[Connection], object], read_only: bool = False) -> Generator[Connection, None, None]:
+    def translation(self, error: BaseException | None) -> StoreError | None:
+        """A failure of the environment as ours; None for mistakes of ours."""
+        return translation(error, self._url, self._wait_s)
+
+    def _transaction(self, first: Callable[[Connection], object], read_only: bool = False) -> AbstractContextManager[Connection]:
         """One transaction, committed when the block ends without an exception."""
-        self._own()
-        with translated(self._url, self._wait_s):
-            connection = self._begun(first, read_only)
-            try:
-                yield connection
-                connection.commit()
-            except BaseException:
-                if not connection.invalidated:
-                    _roll_back(connection)
-                raise
-            finally:
-                connection.close()
+        return _Transaction(self, first, read_only)
 
     def _refuse_hasty(self, commits: object) -> None:
         if commits == "off":
@@ -310,20 +345,14 @@ class PostgresStore(SqlStore):
         self._refuse_hasty(row["commits"])
         return row["run_id"] is not None
 
-    @contextmanager
-    def _reading(self) -> Generator[Connection, None, None]:
-        with self._transaction(lambda connection: None, read_only=True) as connection:
-            yield connection
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._transaction(_nothing, read_only=True)
 
-    @contextmanager
-    def _writing(self, run_id: str) -> Generator[Connection, None, None]:
-        with self._transaction(lambda connection: self._hold(connection, run_id)) as connection:
-            yield connection
+    def _writing(self, run_id: str) -> AbstractContextManager[Connection]:
+        return self._transaction(lambda connection: self._hold(connection, run_id))
 
-    @contextmanager
-    def _observed(self) -> Generator[Connection, None, None]:
-        with self._reading() as connection:
-            yield connection
+    def _observed(self) -> AbstractContextManager[Connection]:
+        return self._reading()
 
     @contextmanager
     def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
@@ -332,10 +361,8 @@ class PostgresStore(SqlStore):
         with self._transaction(lambda connection: recorded.append(self._hold(connection, run_id))) as connection:
             yield connection if recorded[-1] else None
 
-    @contextmanager
-    def _planning(self) -> Generator[Connection, None, None]:
-        with self._transaction(lambda connection: self._refuse_hasty(_COMMITS.rows(connection)[0]["commits"])) as connection:
-            yield connection
+    def _planning(self) -> AbstractContextManager[Connection]:
+        return self._transaction(lambda connection: self._refuse_hasty(_COMMITS.rows(connection)[0]["commits"]))
 
     @contextmanager
     def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> Generator[tuple[Connection, Connection], None, None]:
@@ -356,18 +383,80 @@ class PostgresStore(SqlStore):
         with self._reading() as connection:
             found = tuple(postgres_checks.data_findings(connection, self.location))
         # Nothing of it lasts: the schema as it should be is made beside ours for comparison, and rolled back.
-        with self._transaction(lambda connection: None) as connection:
+        with self._transaction(_nothing) as connection:
             schema = tuple(postgres_checks.schema_findings(connection, self.location))
             connection.rollback()
         return (*schema, *found)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._let_go()
 
 
-def _roll_back(connection: Connection) -> None:
-    """A connection that broke has nothing to roll back: the server did."""
-    try:
-        connection.rollback()
-    except DBAPIError:
-        connection.invalidate()
+@final
+class _Transaction:
+    """What ``_transaction`` gives. One object and not a generator for each of its parts: who claims holds the run meanwhile."""
+
+    __slots__ = ("_connection", "_first", "_read_only", "_store")
+
+    def __init__(self, store: PostgresStore, first: Callable[[Connection], object], read_only: bool) -> None:
+        self._store = store
+        self._first = first
+        self._read_only = read_only
+
+    def __enter__(self) -> Connection:
+        try:
+            connection = self._connection = self._store.begun(self._first, self._read_only)
+        except Exception as error:
+            if (told := self._store.translation(error)) is None:
+                raise
+            raise told  # noqa: B904 - the translation says what caused it
+        return connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._committed()
+                return
+            self._undone()
+        except Exception as failed:
+            if (told := self._store.translation(failed)) is None:
+                raise
+            raise told  # noqa: B904 - the translation says what caused it
+        if (told := self._store.translation(error)) is not None:
+            raise told
+
+    def _committed(self) -> None:
+        try:
+            self._connection.commit()
+        except BaseException:
+            self._undone()
+            raise
+        self._store.given_back(self._connection)
+
+    def _undone(self) -> None:
+        """A connection that broke has nothing to roll back: the server did."""
+        connection = self._connection
+        try:
+            if not connection.invalidated:
+                connection.rollback()
+        except DBAPIError:
+            connection.invalidate()
+        finally:
+            _put_back(connection)
+
+
+def _nothing(connection: Connection) -> None:
+    """The first statement of a transaction that nothing has to come before."""
+
+
+def _put_back(connection: Connection) -> None:
+    """The connection goes back to the engine, as it came; one that broke has nothing left."""
+    if not connection.invalidated:
+        no_cursor(connection)
+    connection.close()
+
+
+def _forgotten(connection: Connection) -> None:
+    """The connection is ended, and not used again."""
+    connection.invalidate()
+    connection.close()

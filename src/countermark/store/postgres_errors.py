@@ -102,17 +102,34 @@ def _without_state(error: BaseException, url: URL) -> StoreFailure | None:
     return ServerUnreachable(where, why)
 
 
+def translation(error: BaseException | None, url: URL, wait_s: float) -> StoreError | None:
+    """A failure of the environment as ours, its cause named where showing it is safe; None for mistakes of ours."""
+    match error:
+        case DBAPIError():
+            failure = None if error.orig is None else postgres_failure(error.orig, url, wait_s)
+            return None if failure is None else _silent(StoreError(failure))
+        case NoConnectionFree():
+            return _silent(StoreError(StoreLocked(place_of(url), round(wait_s * 1000), "")))
+        case BadCell():
+            told = StoreError(StoreDamaged(place_of(url), str(error)))
+            told.__cause__ = error
+            return told
+        case BaseException() | None:
+            return None
+
+
+def _silent(told: StoreError) -> StoreError:
+    """As ``raise … from None``: what the driver says may hold a password."""
+    told.__cause__ = None
+    return told
+
+
 @contextmanager
 def translated(url: URL, wait_s: float) -> Generator[None, None, None]:
     """Turns failures of the environment inside the block into ``StoreError``; mistakes of ours go through as they are."""
     try:
         yield
-    except DBAPIError as error:
-        failure = postgres_failure(error.orig, url, wait_s) if error.orig is not None else None
-        if failure is None:
+    except Exception as error:
+        if (told := translation(error, url, wait_s)) is None:
             raise
-        raise StoreError(failure) from None
-    except NoConnectionFree:
-        raise StoreError(StoreLocked(place_of(url), round(wait_s * 1000), "")) from None
-    except BadCell as error:
-        raise StoreError(StoreDamaged(place_of(url), str(error))) from error
+        raise told  # noqa: B904 - the translation says what caused it

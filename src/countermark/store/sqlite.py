@@ -13,8 +13,9 @@ import os
 import sqlite3
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Final, Literal, Self, final
 from urllib.parse import quote
 
@@ -42,7 +43,7 @@ from countermark.store.filesystem import mount_under, network_type
 from countermark.store.interface import Finding
 from countermark.store.ledger import is_recorded, version_of
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
-from countermark.store.sqlite_errors import translated
+from countermark.store.sqlite_errors import translated, translation
 from countermark.store.ticket import TicketTimeout, open_ticket, ticket
 
 #: How long a writer waits for its turn, in seconds.
@@ -56,8 +57,9 @@ class _Database:
 
     def __init__(self, path: Path, synchronous: Literal["FULL", "NORMAL"], wait_s: float) -> None:
         self.path = path
+        self._where = str(path)
         self.wait_s = wait_s
-        self._synchronous = synchronous
+        self.synchronous = synchronous
         found = regular_file(path)
         self._identity = (found.st_dev, found.st_ino)
         self.engine: Engine = create_engine("sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool, pool_size=4, max_overflow=-1)
@@ -73,12 +75,12 @@ class _Database:
         """``mode=rw``: a file that is gone is an error, never a new empty one."""
         place = f"file:{quote(os.fsencode(self.path))}?mode=rw"
         connection = sqlite3.connect(place, uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False)
-        for setting in ("foreign_keys=ON", "recursive_triggers=ON", "trusted_schema=OFF", f"synchronous={self._synchronous}"):
+        for setting in ("foreign_keys=ON", "recursive_triggers=ON", "trusted_schema=OFF", f"synchronous={self.synchronous}"):
             connection.execute(f"PRAGMA {setting}")
         return connection
 
     def _recognize(self) -> None:
-        where = str(self.path)
+        where = self._where
         with self.engine.connect() as connection:
             mark = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
             if mark != APPLICATION_ID:
@@ -92,28 +94,25 @@ class _Database:
             if mode != "wal":
                 raise StoreError(StoreDamaged(where, f"its journal mode is {mode} and cannot be set to wal"))
 
-    def _still_there(self) -> None:
+    def still_there(self) -> None:
         """A file that was removed or replaced under an open connection would take facts that nobody ever reads again."""
         try:
-            found = self.path.stat()
+            found = os.stat(self._where)
         except FileNotFoundError:
             found = None
         if found is None or (found.st_dev, found.st_ino) != self._identity:
-            raise StoreError(StoreDamaged(str(self.path), "the file was moved, replaced or removed while it was open"))
+            raise StoreError(StoreDamaged(self._where, "the file was moved, replaced or removed while it was open"))
 
-    @contextmanager
-    def _lent(self) -> Generator[Connection, None, None]:
+    def lent(self) -> Connection:
         """A connection for one transaction. One that served well is kept as it is for the next: an engine's pool takes it apart and puts it
         together again, which costs as much as a statement."""
         try:
-            connection = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
-            connection = self.engine.connect()
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
+            return self.engine.connect()
+
+    def given_back(self, connection: Connection) -> None:
+        """The connection served well."""
         self._idle.append(connection)
 
     def close(self) -> None:
@@ -122,30 +121,85 @@ class _Database:
             self._idle.pop().close()
         self.engine.dispose()
 
-    @contextmanager
-    def _lightly(self, connection: Connection) -> Generator[None, None, None]:
-        cursor = connection.connection.cursor()
-        cursor.execute("PRAGMA synchronous=NORMAL")
-        try:
-            yield
-        finally:
-            cursor.execute(f"PRAGMA synchronous={self._synchronous}")
-
-    @contextmanager
-    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"], hint: bool = False) -> Generator[Connection, None, None]:
+    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"], hint: bool = False) -> AbstractContextManager[Connection]:
         """One transaction, committed when the block ends without an exception. A ``hint`` may be lost with the power."""
-        with translated(self.path, self.wait_s), self._lent() as connection, self._lightly(connection) if hint else nullcontext():
-            connection.begin()
-            connection.connection.cursor().execute(begin)
+        return _Transaction(self, begin, hint)
+
+
+@final
+class _Transaction:
+    """What ``_Database.transaction`` gives. One object and not a generator for each of its parts: who claims holds the ledger meanwhile."""
+
+    __slots__ = ("_begin", "_connection", "_database", "_hint")
+
+    def __init__(self, database: _Database, begin: str, hint: bool) -> None:
+        self._database = database
+        self._begin = begin
+        self._hint = hint
+
+    def __enter__(self) -> Connection:
+        database = self._database
+        try:
+            connection = self._connection = database.lent()
             try:
-                self._still_there()
-                yield connection
-                connection.commit()
+                connection.begin()
+                cursor = connection.connection.cursor()
+                if self._hint:
+                    cursor.execute("PRAGMA synchronous=NORMAL")
+                cursor.execute(self._begin)
+                database.still_there()
             except BaseException:
-                connection.rollback()
-                # A commit that failed may leave the transaction open although SQLAlchemy has done with it.
-                connection.connection.rollback()
+                self._undone()
                 raise
+        except Exception as error:
+            if (told := translation(error, database.path, database.wait_s)) is None:
+                raise
+            raise told  # noqa: B904 - the translation says what caused it
+        return connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        database = self._database
+        try:
+            if error is None:
+                self._committed()
+                return
+            self._undone()
+        except Exception as failed:
+            if (told := translation(failed, database.path, database.wait_s)) is None:
+                raise
+            raise told  # noqa: B904 - the translation says what caused it
+        if (told := translation(error, database.path, database.wait_s)) is not None:
+            raise told
+
+    def _committed(self) -> None:
+        try:
+            self._connection.commit()
+        except BaseException:
+            self._undone()
+            raise
+        if self._hint:
+            self._heavily()
+        self._database.given_back(self._connection)
+
+    def _undone(self) -> None:
+        connection = self._connection
+        try:
+            connection.rollback()
+            # A commit that failed may leave the transaction open although SQLAlchemy has done with it.
+            connection.connection.rollback()
+        finally:
+            if self._hint:
+                self._heavily()
+            connection.close()
+
+    def _heavily(self) -> None:
+        """The next transaction waits for the disk again, or has another connection."""
+        try:
+            self._connection.connection.cursor().execute(f"PRAGMA synchronous={self._database.synchronous}")
+        except BaseException:
+            self._connection.invalidate()
+            self._connection.close()
+            raise
 
 
 def regular_file(path: Path) -> os.stat_result:
@@ -183,12 +237,15 @@ def refuse_network(folder: Path) -> None:
 def turn(folder: Path, wait_s: float) -> Generator[None, None, None]:
     """The ticket of a store, with its failures as ours."""
     path = folder / TICKET_FILE
-    with translated(path, wait_s):
-        try:
-            with ticket(path, wait_s):
-                yield
-        except TicketTimeout as error:
-            raise StoreError(StoreLocked(str(folder), error.waited_ms, error.holder)) from error
+    try:
+        with ticket(path, wait_s):
+            yield
+    except TicketTimeout as error:
+        raise StoreError(StoreLocked(str(folder), error.waited_ms, error.holder)) from error
+    except Exception as error:
+        if (told := translation(error, path, wait_s)) is None:
+            raise
+        raise told  # noqa: B904 - the translation says what caused it
 
 
 @final

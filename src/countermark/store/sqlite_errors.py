@@ -79,18 +79,32 @@ def sqlite_failure(error: sqlite3.Error, path: Path, wait_s: float) -> StoreFail
     return None
 
 
+def translation(error: BaseException | None, path: Path, wait_s: float) -> StoreError | None:
+    """A failure of the environment as ours; None for mistakes of ours."""
+    failure: StoreFailure | None = None
+    match error:
+        case DBAPIError() | sqlite3.Error():
+            original = error.orig if isinstance(error, DBAPIError) else error
+            failure = sqlite_failure(original, path, wait_s) if isinstance(original, sqlite3.Error) else None
+        case BadCell():
+            failure = StoreDamaged(str(path), str(error))
+        case OSError():
+            failure = os_failure(error, path)
+        case BaseException() | None:
+            pass
+    if failure is None:
+        return None
+    told = StoreError(failure)
+    told.__cause__ = error
+    return told
+
+
 @contextmanager
 def translated(path: Path, wait_s: float) -> Generator[None, None, None]:
     """Turns failures of the environment inside the block into ``StoreError``; mistakes of ours go through as they are."""
     try:
         yield
-    except (DBAPIError, sqlite3.Error) as error:
-        original = error.orig if isinstance(error, DBAPIError) else error
-        failure = sqlite_failure(original, path, wait_s) if isinstance(original, sqlite3.Error) else None
-        if failure is None:
+    except Exception as error:
+        if (told := translation(error, path, wait_s)) is None:
             raise
-        raise StoreError(failure) from error
-    except BadCell as error:
-        raise StoreError(StoreDamaged(str(path), str(error))) from error
-    except OSError as error:
-        raise StoreError(os_failure(error, path)) from error
+        raise told  # noqa: B904 - the translation says what caused it

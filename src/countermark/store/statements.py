@@ -49,7 +49,7 @@ class Statement:
 
     def rows(self, connection: Connection, **values: object) -> tuple[Row, ...]:
         """Every row, by column name."""
-        cursor, compiled = connection.connection.cursor(), self._begun(connection)
+        cursor, compiled = _cursor(connection), self._begun(connection)
         try:
             cursor.execute(compiled.text, compiled.given(values))
             found = cursor.fetchall()
@@ -69,7 +69,7 @@ class Statement:
 
     def run(self, connection: Connection, **values: object) -> None:
         """For a statement that gives no rows."""
-        cursor, compiled = connection.connection.cursor(), self._begun(connection)
+        cursor, compiled = _cursor(connection), self._begun(connection)
         try:
             cursor.execute(compiled.text, compiled.given(values))
         except connection.dialect.loaded_dbapi.Error as error:
@@ -85,6 +85,24 @@ class Statement:
         assert isinstance(compiled, SQLCompiler)
         order = None if compiled.positiontup is None else tuple(compiled.positiontup)
         return self._compiled.setdefault(connection.dialect.name, _Compiled(compiled.string, compiled.params, order))
+
+
+#: Under which name a transaction's cursor is kept beside its connection.
+_CURSOR: Final = "countermark.cursor"
+
+
+def one_cursor(connection: Connection) -> None:
+    """The statements on this connection share a cursor from now on, until ``no_cursor``: making one costs as much as using it."""
+    connection.info[_CURSOR] = connection.connection.cursor()
+
+
+def no_cursor(connection: Connection) -> None:
+    """The transaction is over: nothing of what was read is kept."""
+    connection.info.pop(_CURSOR, None)
+
+
+def _cursor(connection: Connection) -> Any:
+    return connection.info.get(_CURSOR) or connection.connection.cursor()
 
 
 def undecodable(error: BaseException | None) -> bool:
