@@ -144,12 +144,17 @@ def test_an_attempt_without_a_folder_was_looked_for_and_there_is_none(world: Wor
 
 def every_host_is_this_one() -> AbstractContextManager[object]:
     real = LocalObserver._arm
-    return planted(LocalObserver, "_arm", lambda self, attempt, host, *rest: real(self, attempt, self.host, *rest))()
+    return planted(LocalObserver, "_arm", lambda self, intent, *rest: real(self, replace(intent, host=self.host), *rest))()
+
+
+def every_launcher_is_this_one() -> AbstractContextManager[object]:
+    real = LocalObserver._arm
+    return planted(LocalObserver, "_arm", lambda self, intent, *rest: real(self, replace(intent, launcher="local"), *rest))()
 
 
 def a_gone_folder_is_an_empty_one() -> AbstractContextManager[object]:
     real = LocalObserver._arm
-    return planted(LocalObserver, "_arm", lambda self, attempt, host, launched, *rest: real(self, attempt, host, False, *rest))()
+    return planted(LocalObserver, "_arm", lambda self, intent, launched, *rest: real(self, intent, False, *rest))()
 
 
 @proven_by(a_gone_folder_is_an_empty_one)
@@ -174,6 +179,19 @@ def test_an_attempt_of_another_host_is_not_looked_at_and_hides_nothing(world: Wo
         assert first.arm == NotAttempted("the attempt is on elsewhere; look from there"), axis
         assert isinstance(second.arm, Observed), axis
     assert world.members("terminals") == [Terminal(key(2), Succeeded(), "supervisor", 20)]
+
+
+@proven_by(every_launcher_is_this_one)
+@pytest.mark.parametrize("launcher", ["slurm", "ray"])
+def test_an_attempt_of_another_launcher_is_not_looked_at_and_never_taken_for_gone(world: World, launcher: Any) -> None:
+    """Nothing of it lies in a folder here: that there is nothing to be seen says nothing."""
+    world.attempt(1)
+    (intent,) = world.ledger.intents
+    world.ledger = replace(world.ledger, intents=(replace(intent, launcher=launcher),))
+    for axis in AXES:
+        (reading,) = world.look(axis).readings
+        told = NotAttempted(f"the attempt was dispatched by {launcher}, and only local ones are looked at here")
+        assert (reading.arm, reading.about) == (told, key(1)), axis
 
 
 # --------------------------------------------------------------------------------------------------- folders that are none

@@ -3,7 +3,8 @@
 Rules kept here:
 
 1. Each attempt's folder is a source of its own, with its own arm and receipt: one torn folder hides nothing of another.
-2. An attempt that was dispatched on another host is ``NotAttempted`` here; one that nobody dispatched yet has no folder and no source.
+2. An attempt that was dispatched on another host, or by another launcher, is ``NotAttempted`` here; one that nobody dispatched yet has no
+   folder and no source.
 3. Whatever cannot be read completely is ``ReadRefused`` with the reason, never a short ``Observed``.
 4. "There is none" is said only where opening, listing and the file system's kind agree on it: a folder that is no folder, a name that is
    listed and not found, and whatever a network file system does not show are refused.
@@ -63,7 +64,7 @@ from countermark.observe.artifacts import SOURCE, artifact_readings
 from countermark.observe.processes import Alive, Dead, NeverStarted, OnAnotherHost, ProcessRefused, Settling, read_process
 from countermark.recipe import spelled
 from countermark.run.attempts import AttemptKey
-from countermark.run.claims import Dispatched, RunLedger
+from countermark.run.claims import Dispatched, DispatchIntent, RunLedger
 from countermark.run.readback import ArtifactFact, CheckpointReadback
 from countermark.values import NonEmpty, Refused, Unreadable
 from countermark.wire import receipts
@@ -126,24 +127,25 @@ class LocalObserver:
 
     def _population(self, ledger: RunLedger, source: str, look: "Look[M]") -> Population[M]:
         """One source for each dispatched attempt; a single empty one when nothing was dispatched."""
-        hosts = {intent.attempt: intent.host for intent in ledger.intents if intent.launcher == "local"}
+        intents = {intent.attempt: intent for intent in ledger.intents}
         launched = {outcome.attempt for outcome in ledger.outcomes if isinstance(outcome.result, Dispatched)}
         readings: list[SourceReading[M]] = []
         for claim in ledger.claims:
             attempt = claim.attempt
-            if attempt in hosts:
-                name = f"{source} {attempt.nonce.hex[:8]}@{hosts[attempt]}"
-                readings.append(SourceReading(name, self._arm(attempt, hosts[attempt], attempt in launched, source, look), attempt))
+            if (intent := intents.get(attempt)) is not None:
+                name = f"{source} {attempt.nonce.hex[:8]}@{intent.host}"
+                readings.append(SourceReading(name, self._arm(intent, attempt in launched, source, look), attempt))
         if (found := NonEmpty.of(readings)) is not None:
             return Population(found)
         now = self.now_ms()
         return one_source(f"{source} @{self.host}", Observed((), EnumerationReceipt(self.new_id(), source, self.host, now, now)))
 
-    def _arm(
-        self, attempt: AttemptKey, host: str, launched: bool, source: str, look: "Look[M]"
-    ) -> "Observed[M] | NotAttempted | ReadRefused":
-        if host != self.host:
-            return NotAttempted(f"the attempt is on {host}; look from there")
+    def _arm(self, intent: DispatchIntent, launched: bool, source: str, look: "Look[M]") -> "Observed[M] | NotAttempted | ReadRefused":
+        if intent.launcher != "local":
+            return NotAttempted(f"the attempt was dispatched by {intent.launcher}, and only local ones are looked at here")
+        if intent.host != self.host:
+            return NotAttempted(f"the attempt is on {intent.host}; look from there")
+        attempt = intent.attempt
         folder = self.attempts_root / attempt.nonce.hex
         started = self.now_ms()
         found: _Found[M] = _Found()
