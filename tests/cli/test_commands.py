@@ -264,7 +264,7 @@ def test_weights_root_prints_both_digests_with_their_kinds(here: Path, call: Cal
     assert (document["tensors"], document["bytes"]) == (1, 4)
     several = call("weights", "root", ".", "model.safetensors", "--json").document()
     assert [each["root"] for each in several["weights"]] == [document["root"]] * 2
-    assert rows(call("weights", "root", "."))[0] == ["path", "root", "files", "tensors", "bytes"]
+    assert rows(call("weights", "root", "."))[0] == ["path", "root", "files", "tensors", "bytes", "hashed"]
 
 
 def write_safetensors(path: Path, tensors: dict[str, bytes]) -> None:

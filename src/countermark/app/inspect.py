@@ -1,21 +1,15 @@
-"""Looking at checkpoints and weights that lie anywhere, and publishing a checkpoint of an attempt."""
+"""Looking at checkpoints that lie anywhere, and publishing a checkpoint of an attempt."""
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import final
 
 from countermark.app.compare import find_run, manifest_of
 from countermark.app.stores import ledger_of
 from countermark.files.attempt_folder import CLAIM
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint, step_of
 from countermark.files.desired import CHECKPOINTS, read_desired
-from countermark.files.exact import files_digest, measure_files
-from countermark.files.model_folder import measure_weights
 from countermark.files.publishing import PublishedCheckpoint
 from countermark.files.publishing import publish_checkpoint as publish
-from countermark.files.reading import hash_file
 from countermark.lines.checkpoint import Inspected
 from countermark.lines.surface import AttemptUnnamed
 from countermark.recipe import Manifest, manifest_from_spellings, spellings
@@ -30,19 +24,7 @@ from countermark.run.checkpoint import (
     admit_weights_only,
     sound_checkpoint,
 )
-from countermark.values import FilesDigest, NonEmpty, Refused, WeightsRoot
-from countermark.weights.refusals import ExactDefect
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Rooted:
-    """Weights as they were measured: their root, the digest of the exact files, tensors and bytes."""
-
-    root: WeightsRoot
-    files: FilesDigest
-    tensors: int
-    bytes: int
+from countermark.values import NonEmpty, Refused
 
 
 def inspect_checkpoints(
@@ -117,25 +99,3 @@ def publish_checkpoint(path: str, into: str | None) -> PublishedCheckpoint | Ref
     target = Path(into) if into is not None else attempt / CHECKPOINTS
     answer = publish(real, target, step=step, attempt=manifest.attempt, work_key=manifest.work_key, manifest=spellings(manifest.manifest))
     return Refused(answer.defects) if isinstance(answer, Refused) else answer
-
-
-def weights_root(path: str, progress: Callable[[int, int], None]) -> Rooted | Refused[object]:
-    """The weights root of a folder or file, with the digest of its exact files."""
-    weights = measure_weights(Path(path), progress=progress)
-    files = _exact(Path(path))
-    refusals = [part for part in (weights, files) if isinstance(part, Refused)]
-    if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
-        return Refused(defects)
-    assert not isinstance(weights, Refused)
-    assert not isinstance(files, Refused)
-    return Rooted(weights.root, files, len(weights.tensors), weights.bytes)
-
-
-def _exact(path: Path) -> FilesDigest | Refused[ExactDefect]:
-    """The digest of the exact files of a folder, or of one file alone."""
-    if path.is_dir():
-        measured = measure_files(path)
-        return measured if isinstance(measured, Refused) else measured.digest
-    real = Path(os.path.realpath(path))
-    hashed = hash_file(real.parent, real.name)
-    return files_digest({path.name: hashed[0]}) if isinstance(hashed, tuple) else Refused(NonEmpty(hashed))

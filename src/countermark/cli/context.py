@@ -3,10 +3,14 @@
 import difflib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from countermark.cli.failures import CallRefused, WrongCall
-from countermark.cli.settings import Settings, resolve_settings
+from countermark.cli.settings import Settings, digests_folder, resolve_settings
 from countermark.values import Refused, Request, Unreadable, shown
+
+if TYPE_CHECKING:
+    from countermark.files.digest_cache import DigestCache
 
 
 def settings(**flags: str | None) -> Settings:
@@ -16,6 +20,13 @@ def settings(**flags: str | None) -> Settings:
     if isinstance(found, Refused):
         raise CallRefused(tuple(found.defects), code=2)
     return found
+
+
+def digest_cache(fresh: bool) -> "DigestCache":
+    """The digests that this user has measured before; made before the files that are to be measured are opened."""
+    from countermark.files.digest_cache import DigestCache
+
+    return DigestCache(digests_folder(os.environ), fresh)
 
 
 def named(text: str | None, option: str, what: str) -> str | None:

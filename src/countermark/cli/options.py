@@ -5,6 +5,9 @@ from typing import Annotated, TypeAlias
 import typer
 
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, also when refused.")]
+FreshOption: TypeAlias = Annotated[
+    bool, typer.Option("--fresh", help="Measure every digest now, also where it was kept, and say where the two disagree.")
+]
 StoreOption: TypeAlias = Annotated[
     str | None,
     typer.Option(

@@ -16,7 +16,15 @@ _NORM: Final[Schema] = {"anyOf": [{"type": "number", "minimum": 0}, NOTHING]}
 
 def _root() -> list[Schema]:
     """Of a single measured path the fields stand at the top as well."""
-    measured = {"path": TEXT, "root": _WR1, "files": _FD1, "tensors": WHOLE, "bytes": WHOLE}
+    measured = {
+        "path": TEXT,
+        "root": maybe(_WR1),
+        "rootless": maybe(one_of(get_args(Rootless))),
+        "files": _FD1,
+        "tensors": maybe(WHOLE),
+        "bytes": WHOLE,
+        "hashedBytes": WHOLE,
+    }
     well = record({"ok": {"const": True}, **measured, "defects": listed(ref("defect"), maxItems=0)})
     ill = record({"ok": {"const": False}, "path": TEXT, "defects": listed(ref("defect"), minItems=1)})
     weights = {"weights": listed({"anyOf": [well, ill]}, minItems=1)}

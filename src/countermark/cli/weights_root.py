@@ -1,43 +1,85 @@
 """``countermark weights root``: both digests of weights, each with its kind."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from countermark.cli.answers import REFUSED, Answer, Table
-from countermark.cli.options import JsonOption
+from countermark.cli.options import FreshOption, JsonOption
+
+if TYPE_CHECKING:
+    from countermark.files.measuring import MeasuredForm
+    from countermark.lines.texts import Document
+
+_LINES = "Write the lines that the root is of, which weights diff --base-root takes."
 
 
 def weights_root(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="A folder of weights, or one file of them.")],
+    lines: Annotated[str | None, typer.Option("--lines", metavar="FILE", help=_LINES)] = None,
+    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> Answer:
     """Digest weights independently of sharding and metadata."""
-    from countermark.app.inspect import weights_root as measured
-    from countermark.cli.context import existing_path
+    from countermark.app.rooting import weights_root as measured
+    from countermark.cli.context import digest_cache, existing_path
+    from countermark.cli.failures import WrongCall
     from countermark.cli.progress import hashing
     from countermark.lines.defects import AnyDefect, defect_documents, known
-    from countermark.lines.texts import Document, number
+    from countermark.lines.texts import Document
+    from countermark.lines.weights import root_told
     from countermark.values import Refused
 
+    if lines is not None and len(paths) > 1:
+        raise WrongCall("--lines is of one root, and several paths are named", "name one PATH with --lines FILE")
+    cache = digest_cache(fresh)
     documents: list[Document] = []
     rows: list[tuple[str, ...]] = []
     defects: list[AnyDefect] = []
     for path in paths:
-        found = measured(existing_path(path, "a folder of weights or one file of them"), hashing(path))
+        before = cache.hashed
+        found = measured(existing_path(path, "a folder of weights or one file of them"), cache, hashing(path))
         if isinstance(found, Refused):
             against = known(found.defects)
             defects.extend(against)
             documents.append({"ok": False, "path": path, "defects": defect_documents(against)})
             continue
-        document: Document = {
-            "root": found.root.spell(),
-            "files": found.files.spell(),
-            "tensors": number(found.tensors),
-            "bytes": number(found.bytes),
-        }
+        _write_lines(lines, found)
+        document = _document(found, cache.hashed - before)
         documents.append({"ok": True, "path": path, **document, "defects": []})
-        rows.append((path, found.root.spell(), found.files.spell(), str(found.tensors), str(found.bytes)))
+        tensors = "-" if found.tensors is None else str(found.tensors)
+        rows.append((path, root_told(found.root), found.files.spell(), tensors, str(found.bytes), str(cache.hashed - before)))
     top = {key: value for key, value in documents[0].items() if key not in ("ok", "defects")} if len(documents) == 1 else {}
-    blocks = (Table(("path", "root", "files", "tensors", "bytes"), tuple(rows)),) if rows else ()
-    return Answer({**top, "weights": documents}, blocks, tuple(defects), code=REFUSED if defects else 0)
+    blocks = (Table(("path", "root", "files", "tensors", "bytes", "hashed"), tuple(rows)),) if rows else ()
+    defects.extend(known(cache.disagreed))
+    return Answer({**top, "weights": documents}, blocks, tuple(defects), known(cache.warnings), REFUSED if defects else 0)
+
+
+def _document(found: "MeasuredForm", hashed: int) -> "Document":
+    from countermark.lines.texts import number
+    from countermark.values import WeightsRoot
+
+    rooted = isinstance(found.root, WeightsRoot)
+    return {
+        "root": found.root.spell() if isinstance(found.root, WeightsRoot) else None,
+        "rootless": None if rooted else str(found.root),
+        "files": found.files.spell(),
+        "tensors": None if found.tensors is None else number(found.tensors),
+        "bytes": number(found.bytes),
+        "hashedBytes": number(hashed),
+    }
+
+
+def _write_lines(path: str | None, found: "MeasuredForm") -> None:
+    """The text of a root in a new file. What has no root has no such text."""
+    from countermark.cli.context import new_file
+    from countermark.cli.failures import WrongCall
+    from countermark.lines.weights import root_told
+    from countermark.values import WeightsRoot
+    from countermark.weights import root_text
+
+    if path is None:
+        return
+    if not isinstance(found.root, WeightsRoot):
+        raise WrongCall(f"--lines is of a root, and these weights have {root_told(found.root)}", "name weights that have a root")
+    new_file(path, "--lines", root_text(found.lines).encode("utf-8"))

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from countermark.files.digest_cache import hash_file
 from countermark.files.published import MANIFEST, MANIFEST_BYTES_MAX, PublishedManifest, decode_manifest
-from countermark.files.reading import Entry, find_folder, hash_file, is_link, list_folder, read_small
+from countermark.files.reading import Entry, find_folder, is_link, list_folder, read_small
 from countermark.files.trainer_layout import FILES, LAYOUT, LayoutReading, read_layout
 from countermark.lines.defects import sentence
 from countermark.run.checkpoint import (

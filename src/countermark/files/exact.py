@@ -8,11 +8,13 @@ with newlines are refused, all at once; folders count by their files only.
 """
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.reading import find_folder, hash_file, is_folder, list_folder
+from countermark.files.digest_cache import DigestCache, hash_file
+from countermark.files.reading import find_folder, is_folder, list_folder
 from countermark.values import FilesDigest, NonEmpty, Refused, Sha256
 from countermark.weights.refusals import ExactDefect, FileNameUnlistable, FileNotRegular, FolderEmpty, FolderTooDeep
 
@@ -35,7 +37,18 @@ def files_digest(files: dict[str, Sha256]) -> FilesDigest:
     return FilesDigest(hashlib.sha256(lines.encode("utf-8")).hexdigest())
 
 
-def measure_files(folder: Path) -> MeasuredFiles | Refused[ExactDefect]:
+def measure_exact(path: Path, cache: DigestCache | None = None) -> MeasuredFiles | Refused[ExactDefect]:
+    """The exact files of a folder, or one file alone under its own name."""
+    if is_folder(path):
+        return measure_files(path, cache)
+    real = Path(os.path.realpath(path))
+    hashed = hash_file(real.parent, real.name, cache=cache)
+    if not isinstance(hashed, tuple):
+        return Refused(NonEmpty(hashed))
+    return MeasuredFiles(files_digest({path.name: hashed[0]}), ((path.name, *hashed),), hashed[1])
+
+
+def measure_files(folder: Path, cache: DigestCache | None = None) -> MeasuredFiles | Refused[ExactDefect]:
     """The exact files of a folder and of the folders in it, or everything that keeps them from having a digest."""
     root = find_folder(folder)
     if not isinstance(root, Path):
@@ -60,7 +73,7 @@ def measure_files(folder: Path) -> MeasuredFiles | Refused[ExactDefect]:
             elif entry.kind == "a link" and is_folder(root / path):
                 defects.append(FileNotRegular(path, "a link to a folder"))
             else:
-                hashed = hash_file(root, path)
+                hashed = hash_file(root, path, cache=cache)
                 if isinstance(hashed, tuple):
                     found[path] = hashed
                 else:

@@ -11,11 +11,12 @@ Rules kept here:
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
+from countermark.files.digest_cache import DigestCache
 from countermark.files.documents import as_object, read_object, told
 from countermark.files.reading import OpenFile, Stamp, find, find_folder, is_folder, is_plain_name, list_folder, open_file
 from countermark.files.safetensors import hash_tensors, read_table
@@ -50,6 +51,7 @@ INDEX_FILES: Final[Mapping[str, WeightsKind]] = {
 PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
 #: What the libraries call a model's or an adapter's one pickled file.
 PICKLED_FILES: Final = ("pytorch_model.bin", "adapter_model.bin")
+PICKLED_INDEX: Final = "pytorch_model.bin.index.json"
 _INDEX_BYTES_MAX: Final = 256 << 20
 
 
@@ -106,7 +108,9 @@ def hub_blobs(folder: Path) -> tuple[Path, ...]:
     return (blobs,) if is_folder(blobs) else ()
 
 
-def measure_weights(path: Path, *, progress: TotalProgress | None = None) -> MeasuredWeights | Refused[WeightsDefect]:
+def measure_weights(
+    path: Path, *, progress: TotalProgress | None = None, cache: DigestCache | None = None
+) -> MeasuredWeights | Refused[WeightsDefect]:
     """The weights of a folder, or of one safetensors file, with their root; or every defect of all its files."""
     real = find(path)
     if not isinstance(real, Path):
@@ -127,7 +131,7 @@ def measure_weights(path: Path, *, progress: TotalProgress | None = None) -> Mea
         headers.defects.append(WeightsEmpty())
     if defects := NonEmpty.of(headers.defects):
         return Refused(defects)
-    return _measured(real, headers, kind, links_to, progress)
+    return _measured(real, headers, kind, links_to, _Watched(progress, cache))
 
 
 def measure_base(folder: Path, *, progress: TotalProgress | None = None) -> MeasuredBase | Refused[WeightsDefect]:
@@ -170,36 +174,47 @@ def weight_headers(folder: Path, names: tuple[str, ...], links_to: tuple[Path, .
 
 def _sharded(folder: Path, index: str, names: tuple[str, ...], links_to: tuple[Path, ...], headers: Headers) -> None:
     """Reads the headers of the shards that the index names, and holds both against each other."""
-    listed = _weight_map(folder, index, links_to)
+    listed = weight_map(folder, index, links_to)
     if not isinstance(listed, Mapping):
         headers.defects.append(listed)
         return
-    by_shard: dict[str, set[str]] = defaultdict(set)
-    for tensor, shard in listed.items():
-        by_shard[shard].add(tensor)
+    by_shard = set(listed.values())
     for shard in sorted(by_shard):
         if shard in names:
             headers.read(folder, shard, links_to)
         else:
             headers.defects.append(ShardMissing(shard))
-    held = {shard: {span.name for span in table.tensors} for shard, table in headers.tables.items()}
-    for shard, found in held.items():
-        absent, unlisted = sorted(by_shard[shard] - found), sorted(found - by_shard[shard])
-        if absent or unlisted:
-            headers.defects.append(ShardDisagrees(shard, tuple(absent), tuple(unlisted)))
     strangers = Headers()
     for name in names:
         if name.endswith(".safetensors") and name not in by_shard:
             strangers.read(folder, name, links_to)
-    held |= {name: {span.name for span in table.tensors} & set(listed) for name, table in strangers.tables.items()}
-    shards = sorted(held)
+    held, beside = (
+        {name: {span.name for span in table.tensors} for name, table in tables.items()} for tables in (headers.tables, strangers.tables)
+    )
+    headers.defects.extend(shard_defects(listed, held, beside))
+
+
+def shard_defects(
+    listed: Mapping[str, str], held: Mapping[str, set[str]], beside: Mapping[str, set[str]]
+) -> Iterator[ShardDisagrees | TensorsInTwoShards]:
+    """Where an index (tensor → shard) and the tensors that its shards hold disagree, and tensors of the index that two files hold, also
+    files ``beside`` the shards."""
+    by_shard: defaultdict[str, set[str]] = defaultdict(set)
+    for tensor, shard in listed.items():
+        by_shard[shard].add(tensor)
+    for shard, found in held.items():
+        absent, unlisted = sorted(by_shard[shard] - found), sorted(found - by_shard[shard])
+        if absent or unlisted:
+            yield ShardDisagrees(shard, tuple(absent), tuple(unlisted))
+    every = {**held, **{name: tensors & listed.keys() for name, tensors in beside.items()}}
+    shards = sorted(every)
     for at, first in enumerate(shards):
         for second in shards[at + 1 :]:
-            if both := held[first] & held[second]:
-                headers.defects.append(TensorsInTwoShards(first, second, tuple(sorted(both))))
+            if both := every[first] & every[second]:
+                yield TensorsInTwoShards(first, second, tuple(sorted(both)))
 
 
-def _weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping[str, str] | DocumentDefect:
+def weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping[str, str] | DocumentDefect:
     """Tensor → shard as the index says. Its total size is not held against the files: conversions leave it behind in good folders."""
     document = read_object(folder, index, bytes_max=_INDEX_BYTES_MAX, links_to=links_to)
     if not isinstance(document, Mapping):
@@ -215,8 +230,17 @@ def _weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping
     return found
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Who is told of the measuring, and what was measured before."""
+
+    progress: TotalProgress | None
+    cache: DigestCache | None
+
+
 def _measured(
-    folder: Path, headers: Headers, kind: WeightsKind | None, links_to: tuple[Path, ...], progress: TotalProgress | None
+    folder: Path, headers: Headers, kind: WeightsKind | None, links_to: tuple[Path, ...], watched: _Watched
 ) -> MeasuredWeights | Refused[WeightsDefect]:
     total = sum(table.data_bytes for table in headers.tables.values())
     done = 0
@@ -224,8 +248,8 @@ def _measured(
     def advance(count: int) -> None:
         nonlocal done
         done += count
-        if progress:
-            progress(done, total)
+        if watched.progress:
+            watched.progress(done, total)
 
     lines: list[TensorLine] = []
     defects: list[FileDefect | NameDefect] = []
@@ -235,7 +259,8 @@ def _measured(
             defects.append(opened)
             continue
         with opened:
-            found = hash_tensors(opened, table, advance) if opened.stamp == headers.stamps[name] else FileChanged(name)
+            same = opened.stamp == headers.stamps[name]
+            found = hash_tensors(opened, table, advance, watched.cache) if same else FileChanged(name)
         if isinstance(found, tuple):
             lines.extend(found)
         else:

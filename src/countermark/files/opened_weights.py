@@ -6,21 +6,32 @@ Rules kept here:
 2. ``partial``: what is missing or disagrees is left out and listed, never guessed. A tensor that lies in several files is taken from the
    one that the index names.
 3. Names are not judged here: a comparison opens files whose names no root can carry.
-4. A file says itself what it is (``torch.save``, NumPy's archive, GGUF, else safetensors). A folder whose only weights are one pickled file
-   is opened by that file.
+4. A file says itself what it is (``torch.save``, NumPy's archive, GGUF, else safetensors). A folder of pickled weights alone is opened by
+   its one file, or by the shards of its index.
 5. Two names of one place are one tensor: ``ties`` tells them apart from two tensors that are equal.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias, final
 
 from countermark.files.gguf import read_gguf
 from countermark.files.located import Located
-from countermark.files.model_folder import PICKLED, PICKLED_FILES, SINGLE_FILES, Headers, hub_blobs, weight_headers
+from countermark.files.model_folder import (
+    PICKLED,
+    PICKLED_FILES,
+    PICKLED_INDEX,
+    SINGLE_FILES,
+    Headers,
+    hub_blobs,
+    shard_defects,
+    weight_headers,
+    weight_map,
+)
 from countermark.files.npz import read_npz
 from countermark.files.reading import OpenFile, ShortRead, find, is_folder, list_folder, open_file
 from countermark.files.torch_weights import read_torch_weights
@@ -32,6 +43,7 @@ from countermark.weights.refusals import (
     ShardDisagrees,
     ShardMissing,
     TensorsInTwoShards,
+    WeightsAmbiguous,
     WeightsDefect,
     WeightsEmpty,
     WeightsKind,
@@ -85,6 +97,10 @@ class OpenedWeights:
     def close(self) -> None:
         self._stack.close()
 
+    def holds(self, file: OpenFile) -> bool:
+        """Whether this is one of the files that were opened, and not one in which something was laid out anew."""
+        return any(file is each for each in self._files)
+
     def changed(self) -> tuple[FileChanged, ...]:
         """The files that are others now than when they were opened."""
         return tuple(FileChanged(opened.name) for opened in self._files if opened.changed())
@@ -96,8 +112,11 @@ def open_weights(path: Path, *, partial: bool = False) -> OpenedWeights | Refuse
     if not isinstance(real, Path):
         return Refused(NonEmpty(real))
     links_to = hub_blobs(real)
-    if (other := _of_other_form(real, links_to)) is not None:
-        return _open_other(*other, links_to)
+    form = form_of(real, links_to)
+    if isinstance(form, OtherFile):
+        return _open_other(form, links_to)
+    if isinstance(form, PickledShards):
+        return _open_shards(real, form, links_to, partial)
     if is_folder(real):
         listed = list_folder(real)
         if not isinstance(listed, tuple):
@@ -139,21 +158,45 @@ def _of_table(table: TensorTable, opened: OpenFile) -> Iterator[Located]:
 _Reader: TypeAlias = "Callable[[OpenFile, ExitStack], tuple[Located, ...] | Refused[WeightsDefect]]"
 
 
-def _of_other_form(path: Path, links_to: tuple[Path, ...]) -> tuple[Path, _Reader] | None:
-    """The file to open where these are not safetensors, and what reads it: itself, or the one pickled file of a folder that has nothing
-    else."""
+@final
+@dataclass(frozen=True, slots=True)
+class OtherFile:
+    """One file that is no safetensors, and what reads it."""
+
+    path: Path
+    read: _Reader
+
+    @property
+    def pickled(self) -> bool:
+        return self.read is read_torch_weights
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PickledShards:
+    """A folder whose weights are the pickled shards of an index; ``names`` are all its entries."""
+
+    index: str
+    names: tuple[str, ...]
+
+
+def form_of(path: Path, links_to: tuple[Path, ...]) -> OtherFile | PickledShards | None:
+    """What these weights are; None: safetensors, or nothing that is known."""
     if is_folder(path):
         listed = list_folder(path)
         names = tuple(entry.name for entry in listed) if isinstance(listed, tuple) else ()
+        if any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
+            return None
+        if PICKLED_INDEX in names:
+            return PickledShards(PICKLED_INDEX, names)
         alone = [name for name in names if name in PICKLED_FILES]
-        others = any(name.endswith((".safetensors", ".index.json")) for name in names)
-        return (path / alone[0], read_torch_weights) if len(alone) == 1 and not others else None
+        return OtherFile(path / alone[0], read_torch_weights) if len(alone) == 1 else None
     start = _start(path, links_to)
     if path.suffix == ".gguf" or start == _GGUF:
-        return path, read_gguf
+        return OtherFile(path, read_gguf)
     if path.suffix == ".npz":
-        return path, read_npz
-    return (path, read_torch_weights) if path.suffix in PICKLED or start == _ZIP else None
+        return OtherFile(path, read_npz)
+    return OtherFile(path, read_torch_weights) if path.suffix in PICKLED or start == _ZIP else None
 
 
 def _start(path: Path, links_to: tuple[Path, ...]) -> bytes:
@@ -168,20 +211,79 @@ def _start(path: Path, links_to: tuple[Path, ...]) -> bytes:
             return b""
 
 
-def _open_other(path: Path, read: _Reader, links_to: tuple[Path, ...]) -> OpenedWeights | Refused[WeightsDefect]:
+def _open_other(form: OtherFile, links_to: tuple[Path, ...]) -> OpenedWeights | Refused[WeightsDefect]:
     """A file of ``torch.save``, of NumPy's arrays, or GGUF."""
-    opened = open_file(path.parent, path.name, links_to=links_to)
+    opened = open_file(form.path.parent, form.path.name, links_to=links_to)
     if not isinstance(opened, OpenFile):
         return Refused(NonEmpty(opened))
     with ExitStack() as stack:
         stack.enter_context(opened)
-        found = read(opened, stack)
+        found = form.read(opened, stack)
         if isinstance(found, Refused):
             return found
         if not found:
             return Refused(NonEmpty(WeightsEmpty()))
-        rootless: Rootless | None = "pickled" if read is read_torch_weights else None
+        rootless: Rootless | None = "pickled" if form.pickled else None
         if any(one.span.dtype not in DTYPE_BITS for one in found):
             rootless = "types"
-        return OpenedWeights(SINGLE_FILES.get(path.name), found, (opened,), stack.pop_all(), rootless=rootless)
+        return OpenedWeights(SINGLE_FILES.get(form.path.name), found, (opened,), stack.pop_all(), rootless=rootless)
     raise AssertionError("an exit stack hides no exception")
+
+
+def _open_shards(folder: Path, form: PickledShards, links_to: tuple[Path, ...], partial: bool) -> OpenedWeights | Refused[WeightsDefect]:
+    """The pickled shards that an index names, held against it as those of safetensors are. Nothing in them is executed."""
+    listed = weight_map(folder, form.index, links_to)
+    if not isinstance(listed, Mapping):
+        return Refused(NonEmpty(listed))
+    if alone := [name for name in form.names if name in PICKLED_FILES]:
+        return Refused(NonEmpty(WeightsAmbiguous((*alone, form.index))))
+    with ExitStack() as stack:
+        shards = _Shards(folder, links_to, stack)
+        for name in sorted(set(listed.values())):
+            shards.read(name, form.names)
+        beside = _Shards(folder, links_to, stack)
+        for name in form.names:
+            if name.startswith("pytorch_model-") and name.endswith(".bin") and name not in set(listed.values()):
+                beside.read(name, form.names)
+        held, strangers = ({name: set(found) for name, found in each.tensors.items()} for each in (shards, beside))
+        found: list[WeightsDefect] = [*shards.defects, *shard_defects(listed, held, strangers)]
+        left_out = tuple(defect for defect in found if partial and isinstance(defect, _LEFT_OUT))
+        defects = [defect for defect in found if defect not in left_out]
+        # Of a tensor that lies in several shards, the one is taken where the index puts it.
+        tensors = [one for name, each in shards.tensors.items() for tensor, one in each.items() if listed.get(tensor) == name]
+        tensors += [one for each in shards.tensors.values() for one in each.values()]
+        if not tensors and not defects:
+            defects.append(WeightsEmpty())
+        if (refused := NonEmpty.of(defects)) is not None:
+            return Refused(refused)
+        return OpenedWeights("model", tensors, shards.files, stack.pop_all(), left_out=left_out, rootless="pickled")
+    raise AssertionError("an exit stack hides no exception")
+
+
+@final
+@dataclass(slots=True)
+class _Shards:
+    """Pickled files of a folder as far as they were read."""
+
+    folder: Path
+    links_to: tuple[Path, ...]
+    stack: ExitStack
+    tensors: dict[str, dict[str, Located]] = field(default_factory=dict[str, dict[str, Located]])
+    files: list[OpenFile] = field(default_factory=list[OpenFile])
+    defects: list[WeightsDefect] = field(default_factory=list[WeightsDefect])
+
+    def read(self, name: str, there: tuple[str, ...]) -> None:
+        if name not in there:
+            self.defects.append(ShardMissing(name))
+            return
+        opened = open_file(self.folder, name, links_to=self.links_to)
+        if not isinstance(opened, OpenFile):
+            self.defects.append(opened)
+            return
+        self.stack.enter_context(opened)
+        found = read_torch_weights(opened, self.stack)
+        if isinstance(found, Refused):
+            self.defects.extend(found.defects)
+            return
+        self.files.append(opened)
+        self.tensors[name] = {one.span.name: one for one in found}

@@ -229,19 +229,6 @@ def read_whole(opened: OpenFile, bytes_max: int) -> bytes | FileDefect:
         return opened.judged(error)
 
 
-def hash_file(folder: Path, name: str, *, links_to: tuple[Path, ...] = ()) -> tuple[Sha256, int] | FileDefect:
-    """The digest of a whole file, and its size in bytes."""
-    opened = open_file(folder, name, links_to=links_to)
-    if not isinstance(opened, OpenFile):
-        return opened
-    with opened:
-        try:
-            digest = opened.sha256(0, opened.size)
-            return FileChanged(name) if opened.changed() else (digest, opened.size)
-        except (OSError, ShortRead) as error:
-            return opened.judged(error)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -6,10 +6,11 @@ into a hash of its own; a file that was cut or written to meanwhile gives a defe
 
 from pathlib import Path
 
+from countermark.files.digest_cache import DigestCache, hash_ranges
 from countermark.files.reading import OpenFile, Progress, ShortRead, open_file
 from countermark.values import NonEmpty, Refused
 from countermark.weights import PROLOGUE_BYTES, HeaderDefect, TensorLine, TensorTable, header_length, read_header
-from countermark.weights.refusals import FileChanged, FileDefect
+from countermark.weights.refusals import FileDefect
 
 
 def read_table(opened: OpenFile) -> TensorTable | Refused[HeaderDefect | FileDefect]:
@@ -33,13 +34,13 @@ def table_of(folder: Path, name: str, *, links_to: tuple[Path, ...] = ()) -> Ten
         return read_table(opened)
 
 
-def hash_tensors(opened: OpenFile, table: TensorTable, progress: Progress | None = None) -> tuple[TensorLine, ...] | FileDefect:
-    """Every tensor of an open file with the digest of its data, or why the data could not be read as it stood when it was opened."""
-    lines: list[TensorLine] = []
-    try:
-        for span in table.tensors:
-            digest = opened.sha256(table.data_begin + span.begin, table.data_begin + span.end, progress)
-            lines.append(TensorLine(span.name, span.dtype, span.shape, digest))
-        return FileChanged(opened.name) if opened.changed() else tuple(lines)
-    except (OSError, ShortRead) as error:
-        return opened.judged(error)
+def hash_tensors(
+    opened: OpenFile, table: TensorTable, progress: Progress | None = None, cache: DigestCache | None = None
+) -> tuple[TensorLine, ...] | FileDefect:
+    """Every tensor of an open file with the digest of its data, or why the data could not be read as it stood when it was opened. What the
+    cache knows is not read."""
+    ranges = tuple((table.data_begin + span.begin, table.data_begin + span.end) for span in table.tensors)
+    digests = hash_ranges(opened, ranges, progress, cache)
+    if not isinstance(digests, tuple):
+        return digests
+    return tuple(TensorLine(span.name, span.dtype, span.shape, digest) for span, digest in zip(table.tensors, digests, strict=True))

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Final, TypeVar, final
 
 from countermark.files.adapter import ADAPTER_CONFIG, AdapterConfig, parse_adapter
+from countermark.files.digest_cache import hash_file
 from countermark.files.documents import CONFIG_BYTES_MAX, parse_object
 from countermark.files.model_folder import INDEX_FILES, SINGLE_FILES, weight_headers
 from countermark.files.pickles import TorchFile, read_torch_file, scalar
-from countermark.files.reading import OpenFile, ShortRead, hash_file, open_file, read_whole
+from countermark.files.reading import OpenFile, ShortRead, open_file, read_whole
 from countermark.files.safetensors import read_table
 from countermark.files.trainer_files import Whys, adapter_facts, generators_say, optimizer_says, scheduler_says, trainer_says
 from countermark.lines.defects import sentence

@@ -37,9 +37,10 @@ from countermark.weights.edits import (
     EditUnhashed,
     EditUnreadable,
 )
+from countermark.weights.refusals import CachedDigestsDamaged, CachedDigestsDisagree, CacheDefect, CacheUnwritable, DigestsContradict
 
 EditsDefect = EditDefect | EditUnreadable | EditNotInArtifact
-WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect
+WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect | CacheDefect
 
 _AGAIN = "fetch or write the file again: it is not what its writer meant to leave"
 _WRITER = "have it written again by the official safetensors library"
@@ -48,6 +49,8 @@ _WRITER = "have it written again by the official safetensors library"
 def weights_sentence(defect: WeightsDefect) -> Sentence:
     if isinstance(defect, EditsDefect):
         return _edit_sentence(defect)
+    if isinstance(defect, CacheDefect):
+        return _cache_sentence(defect)
     if isinstance(defect, CompositionDefect):
         return _composition_sentence(defect)
     match defect:
@@ -131,4 +134,26 @@ def _composition_sentence(defect: CompositionDefect) -> Sentence:
                 if len(keys) == 1
                 else f"the configuration of adapter {quoted(path)} has {counted(len(keys), 'key')} that are not known here ({said})",
                 "they count as changing what the adapter computes: two digests may differ by a key that changes nothing",
+            )
+
+
+def _cache_sentence(defect: CacheDefect) -> Sentence:
+    match defect:
+        case CachedDigestsDamaged(entry, why):
+            return Sentence(
+                f"{quoted(entry)} is no record of digests as it stands: {plain(why)}",
+                "nothing: what it told of was measured, and it is written anew",
+            )
+        case CacheUnwritable(folder, why):
+            return Sentence(f"digests cannot be kept in {quoted(folder)}: {plain(why)}", "make room there, or set XDG_CACHE_HOME")
+        case CachedDigestsDisagree(file, count):
+            return Sentence(
+                f"{counted(count, 'digest')} of {quoted(file)} that were kept are not those of its bytes: it was changed under unchanged "
+                "times and an unchanged size",
+                "take what was measured now; what was told of this file before may be wrong",
+            )
+        case DigestsContradict(tensor):
+            return Sentence(
+                f"what is recorded of {quoted(tensor)} says the opposite of what its bytes show",
+                "measure it with --fresh, and leave out recorded lines that are not of this base",
             )

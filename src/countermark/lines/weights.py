@@ -118,8 +118,13 @@ def root_lines(found: WeightsDifference) -> tuple[str, str]:
     return _root_line("A", found.root_a), _root_line("B", found.root_b)
 
 
+def root_told(root: WeightsRoot | Rootless) -> str:
+    """A root, or why there is none."""
+    return root.spell() if isinstance(root, WeightsRoot) else f"no root: {_ROOTLESS[root]}"
+
+
 def _root_line(side: str, root: WeightsRoot | Rootless) -> str:
-    return f"{side} {root.spell()}" if isinstance(root, WeightsRoot) else f"{side} has no root: {_ROOTLESS[root]}"
+    return f"{side} {root_told(root)}" if isinstance(root, WeightsRoot) else f"{side} has {root_told(root)}"
 
 
 def preflight_lines(pairing: Pairing) -> tuple[str, ...]:

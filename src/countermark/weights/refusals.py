@@ -62,6 +62,45 @@ class FileChanged:
     file: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class CachedDigestsDamaged:
+    """A file of the cache of digests is none of ours as it stands: what it tells is not believed."""
+
+    entry: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CacheUnwritable:
+    """Digests could not be kept for the next time; ``why`` is the system's own text."""
+
+    folder: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CachedDigestsDisagree:
+    """As many kept digests of a file are not those of its bytes: it was changed under an unchanged size and unchanged times, or the cache
+    was. What was taken from the cache before may be wrong."""
+
+    file: str
+    digests: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DigestsContradict:
+    """Two tensors were held against each other, and what is recorded of their digests says the opposite."""
+
+    tensor: str
+
+
+CacheDefect = CachedDigestsDamaged | CacheUnwritable | CachedDigestsDisagree | DigestsContradict
+
+
 FileDefect = FileAbsent | FileNotRegular | LinkLeavesFolder | FileUnreadable | FileTooLarge | FileChanged
 
 
