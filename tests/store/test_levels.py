@@ -20,6 +20,8 @@ from tests.store.examples import CONTEXT, GOING_ON, RUN, intended, loaded, won
 #: What one call after the other commits; each is the next thing that happens to one run.
 CALLS: Final[dict[str, Callable[[Store], object]]] = {
     "demand": lambda store: store.record_demand(desired(), CONTEXT, 1_000),
+    # A hint early on: what comes after it over the same connection is none.
+    "lease": lambda store: store.take_due(10_000, 10, 9),
     "claim": lambda store: won(store, 1, InitialAttempt()),
     "intent": lambda store: intended(store, loaded(store).ledger.claims[0]),
     "outcome": lambda store: store.record_dispatch_outcome(loaded(store).ledger.intents[0], Dispatched("pid 7"), 4_000),
@@ -28,7 +30,6 @@ CALLS: Final[dict[str, Callable[[Store], object]]] = {
     "cancellation": lambda store: store.cancel(RUN, "ada", 6_000),
     "sweep": lambda store: store.record_sweep(RUN, "s1", b"{}", 1, 2),
     "verdict": lambda store: store.record_verdict("s1", GOING_ON),
-    "lease": lambda store: store.take_due(10_000, 10, 9),
 }
 CONTROL: Final = ("demand", "claim", "intent", "outcome", "adjudication", "abandonment", "cancellation")
 
