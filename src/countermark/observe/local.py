@@ -60,6 +60,7 @@ from countermark.files.desired import CHECKPOINTS, EFFECTIVE
 from countermark.files.outputs import measure_output
 from countermark.files.trainer_files import adapter_facts
 from countermark.lines.defects import sentence
+from countermark.observe import base as base_files
 from countermark.observe.artifacts import SOURCE, artifact_readings
 from countermark.observe.processes import Alive, Dead, NeverStarted, OnAnotherHost, ProcessRefused, Settling, read_process
 from countermark.recipe import spelled
@@ -68,7 +69,7 @@ from countermark.run.claims import Dispatched, DispatchIntent, RunLedger
 from countermark.run.readback import ArtifactFact, CheckpointReadback
 from countermark.values import NonEmpty, Refused, Unreadable
 from countermark.wire import receipts
-from countermark.wire.effective import EFFECTIVE_BYTES_MAX, decode_effective
+from countermark.wire.effective import EFFECTIVE_BYTES_MAX, EffectiveManifest, decode_effective
 from countermark.wire.receipts import ProcessIdentity
 
 M = TypeVar("M")
@@ -115,11 +116,13 @@ class LocalObserver:
         return self._population(ledger, "checkpoints folder", _checkpoints)
 
     def manifests(self, ledger: RunLedger) -> Population[ManifestSeen]:
-        """Each attempt's effective manifest: the trainer's word, and what its artifacts show."""
+        """Each attempt's effective manifest: the trainer's word, and what its artifacts and the base's files show."""
         desired = spelled(ledger.desired.manifest)
 
         def look(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen]) -> None:
-            _trainers_word(attempt, folder, found)
+            word = _trainers_word(attempt, folder, found)
+            if base := base_files.base_reading(folder, word):
+                found.members.append(ManifestSeen(attempt, base_files.SOURCE, base))
             if shown := artifact_readings(_artifact_facts(folder), desired):
                 found.members.append(ManifestSeen(attempt, SOURCE, shown))
 
@@ -270,7 +273,8 @@ def _output(attempt: AttemptKey, folder: Path, found: _Found[OutputSeen]) -> Non
     found.members.append(OutputSeen(attempt, str(path), reading.digest, reading.bytes, f"{reading.kind} {reading.root.spell()}"))
 
 
-def _trainers_word(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen]) -> None:
+def _trainers_word(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen]) -> EffectiveManifest | None:
+    """The trainer's word, which is a member as well; None where there is none that can be read, or it is another attempt's."""
     data = read_bounded(folder / EFFECTIVE, EFFECTIVE_BYTES_MAX)
     document = decode_effective(data) if isinstance(data, bytes) else data
     if isinstance(document, Unreadable):
@@ -279,6 +283,8 @@ def _trainers_word(attempt: AttemptKey, folder: Path, found: _Found[ManifestSeen
         found.misfiled.append(Misfiled(attempt, document.attempt))
     elif document is not None:
         found.members.append(ManifestSeen(attempt, "trainer", document.readings()))
+        return document
+    return None
 
 
 def _checkpoints(attempt: AttemptKey, folder: Path, found: _Found[CheckpointSeen]) -> None:
