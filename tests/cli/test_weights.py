@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from countermark.files import spectra
 from countermark.weights import difference, edits, statistics
 from tests.cli.called import Called, Caller, spawn
 from tests.faults import planted, proven_by
@@ -300,3 +301,33 @@ def test_an_unreadable_pair_shows_no_traceback(here: Path) -> None:
     called = spawn("weights", "diff", "a.safetensors", "b.safetensors", cwd=here)
     assert (called.code, "Traceback" in called.err) == (1, False)
     assert "git-lfs" in called.err or "Git LFS" in called.err
+
+
+def adapted(here: Path, rank: int) -> tuple[str, str]:
+    """Two matrices of 64×64, of which one got a rank-``rank`` update."""
+    chance = random.Random(4)
+    before = [[chance.gauss(0, 0.02) for _ in range(64)] for _ in range(64)]
+    left, right = ([[chance.gauss(0, 0.05) for _ in range(rank)] for _ in range(64)] for _ in range(2))
+    after = [[before[row][at] + sum(x * y for x, y in zip(left[row], right[at], strict=True)) for at in range(64)] for row in range(64)]
+    data = [("BF16", [64, 64], bf16(*(each for row in matrix for each in row))) for matrix in (before, after)]
+    return pair(here, {"q.weight": data[0], "norm": f32(1)}, {"q.weight": data[1], "norm": f32(1)})
+
+
+@proven_by(planted(spectra, "UNASKED_ELEMENTS", 0))
+def test_an_adapter_that_was_merged_is_seen_through_its_rounding(here: Path, call: Caller) -> None:
+    paths = adapted(here, 4)
+    called = call("weights", "diff", *paths)
+    assert "1 of 2 tensors changed" in called.out
+    assert "energy in rank 4: 0.99: looks like a rank-4 adapter" in called.out
+    document = call("weights", "diff", *paths, "--json").document()
+    assert (document["spectrum"]["rank"], document["spectrum"]["measured"]) == (4, 1)
+    assert tensors(call("weights", "diff", *paths, "--json"))["q.weight"]["spectrum"]["rank"] == 4
+    silent = call("weights", "diff", *paths, "--no-spectrum")
+    assert [word for word in ("energy", "spectrum of") if word in silent.out] == []
+
+
+def test_what_is_too_much_to_measure_unasked_is_said(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spectra, "UNASKED_ELEMENTS", 1)
+    paths = adapted(here, 4)
+    assert "the spectrum of 1 changed matrix (4,096 numbers) was not measured: --spectrum does" in call("weights", "diff", *paths).out
+    assert "looks like a rank-4 adapter" in call("weights", "diff", *paths, "--spectrum").out

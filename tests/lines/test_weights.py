@@ -75,7 +75,7 @@ def test_each_status_has_a_row_of_its_own() -> None:
         ("tied", "only in A (same bytes as same)", "F32", "[2,3]", "-"),
         ("more", "only in B", "F32", "[2,3]", "-"),
     ]
-    assert difference_rows(EVERY[1:2])[0][5:] == ("33.3 %", "3.00", "3.00", "0.300", "+1")
+    assert difference_rows(EVERY[1:2])[0][5:] == ("33.3 %", "3.00", "3.00", "0.300", "+1", "-")
 
 
 def test_both_roots_are_said_and_a_name_without_a_place_is_the_reason() -> None:

@@ -17,6 +17,7 @@ from countermark.files.comparing import compare
 from countermark.files.model_folder import measure_weights
 from countermark.files.opened_weights import OpenedWeights, open_weights
 from countermark.files.reading import read_small
+from countermark.files.spectra import spectra_of
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights import TensorLine, TensorSpan, weights_root
 from countermark.weights.difference import Rootless, TensorSide, Ties, WeightsDifference, joined, matched, totals_of
@@ -24,6 +25,7 @@ from countermark.weights.edits import EditNotInArtifact, EditUnreadable, TensorE
 from countermark.weights.pairing import Pairing, pair
 from countermark.weights.quantized import packed
 from countermark.weights.refusals import FileDefect, WeightsDefect
+from countermark.weights.spectrum import Spectra
 from countermark.wire.weight_edits import edits_of, event_line, payload_of
 
 #: The longest file of events that is read, in bytes.
@@ -33,9 +35,10 @@ EVENTS_BYTES_MAX: Final = 1 << 30
 @final
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, and what ``partial`` left out of either side."""
+    """A difference, the spectra of what changed, and what ``partial`` left out of either side."""
 
     found: WeightsDifference
+    spectra: Spectra
     left_out_a: tuple[WeightsDefect, ...]
     left_out_b: tuple[WeightsDefect, ...]
 
@@ -45,11 +48,14 @@ def weights_diff(
     b: str,
     *,
     partial: bool = False,
+    spectrum: bool | None = None,
     preflight: Callable[[Pairing], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    measuring: Callable[[int, int], None] | None = None,
 ) -> Compared | Refused[object]:
     """The difference of two weights, each a folder or a file; ``preflight`` is told what the headers alone show, before any data is read.
-    Refused with every defect of both sides. Raises ``EnvironmentFailed`` where NumPy is not installed."""
+    ``spectrum``: measure that of all that changed, of none, or (None) where it costs little. Refused with every
+    defect of both sides. Raises ``EnvironmentFailed`` where NumPy is not installed."""
     if importlib.util.find_spec("numpy") is None:
         raise EnvironmentFailed(
             "NumPy is not installed, and comparing weights needs it", sys.executable, "pip install 'countermark[weights]'"
@@ -72,12 +78,14 @@ def weights_diff(
         rows = compare(left, right, pairing, raw=raw, progress=progress)
         if isinstance(rows, Refused):
             return Refused(rows.defects)
-        ties = Ties(left.ties, right.ties)
+        settled = matched(joined(rows, Ties(left.ties, right.ties)))
+        spectra = spectra_of(left, right, settled, spectrum, measuring)
+        if isinstance(spectra, Refused):
+            return Refused(spectra.defects)
     # Both roots are of the rows before any are joined: every tensor of a side stands in one of them.
     roots = (left.rootless or _root(row.a for row in rows), right.rootless or _root(row.b for row in rows))
-    settled = matched(joined(rows, ties))
     prefixes = tuple((change.before, change.after) for change in pairing.prefixes)
-    return Compared(WeightsDifference(*roots, settled, prefixes, totals_of(settled)), left.left_out, right.left_out)
+    return Compared(WeightsDifference(*roots, settled, prefixes, totals_of(settled)), spectra, left.left_out, right.left_out)
 
 
 def _spans(side: OpenedWeights) -> tuple[TensorSpan, ...]:

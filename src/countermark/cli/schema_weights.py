@@ -5,6 +5,7 @@ from typing import Final, get_args
 from countermark.cli.forms import NOTHING, SHA256, TEXT, WHOLE, YES_OR_NO, Schema, answer, listed, maybe, one_of, record, ref
 from countermark.recipe.composition import LOAD_DTYPES, MERGE_RULES
 from countermark.weights.difference import Domain, Rootless, Status
+from countermark.weights.spectrum import RANKS, Gap
 
 _WR1: Final[Schema] = {"type": "string", "pattern": "^wr1:[0-9a-f]{64}$"}
 _MC1: Final[Schema] = {"type": "string", "pattern": "^mc1:[0-9a-f]{64}$"}
@@ -31,6 +32,16 @@ def _root() -> list[Schema]:
     return [answer(weights), answer({**measured, **weights}), answer({"path": TEXT, **weights})]
 
 
+def _energies() -> Schema:
+    """The share of the change that lies in so many directions, by their number."""
+    return record({str(rank): {"type": "number", "minimum": 0, "maximum": 1} for rank in RANKS})
+
+
+def _spectrum() -> Schema:
+    left_out = record({}, dict.fromkeys(get_args(Gap), WHOLE))
+    return record({"measured": WHOLE, "adapters": WHOLE, "rank": maybe(WHOLE), "energy": maybe(_energies()), "notMeasured": left_out})
+
+
 def _tensor() -> Schema:
     count = maybe(WHOLE)
     numbers = {"changed": count, "valueChanged": count, "l2": _NORM, "maxAbs": _NORM, "relative": _NORM}
@@ -45,6 +56,8 @@ def _tensor() -> Schema:
             "shapeB": maybe(listed(WHOLE)),
             "domain": maybe(one_of(get_args(Domain))),
             **numbers,
+            "spectrum": maybe(record({"rows": WHOLE, "columns": WHOLE, "rank": maybe(WHOLE), "energy": _energies()})),
+            "noSpectrum": maybe(one_of(get_args(Gap))),
             "nonFiniteCreated": count,
             "nonFiniteCleared": count,
             "sha256Before": maybe(_HEX),
@@ -76,6 +89,7 @@ def _diff() -> list[Schema]:
                 "rootless": record(dict.fromkeys(("a", "b"), maybe(one_of(get_args(Rootless))))),
                 "totals": record(totals),
                 "prefixes": listed(record({"a": TEXT, "b": TEXT})),
+                "spectrum": _spectrum(),
                 "tensors": listed(_tensor()),
             }
         )

@@ -1,5 +1,7 @@
 """``countermark weights diff``: what changed between two weights, tensor by tensor."""
 
+import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +27,13 @@ def weights_diff(
     fail_on: Annotated[list[str] | None, typer.Option("--fail-on", metavar="WHAT", help="Exit with 1 on this, too; repeatable.")] = None,
     edits: Annotated[list[str] | None, typer.Option("--edits", metavar="FILE", help="Recorded edits that B must bear out.")] = None,
     record: Annotated[str | None, typer.Option("--record", metavar="FILE", help="Write an event for every changed tensor.")] = None,
+    spectrum: Annotated[
+        bool | None,
+        typer.Option(
+            "--spectrum/--no-spectrum",
+            help="Measure in how few directions each changed matrix changed; by default where that takes less than a second.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> Answer:
     """Say what changed between two weights, tensor by tensor, with both roots."""
@@ -34,18 +43,23 @@ def weights_diff(
     from countermark.cli.failures import CallRefused
     from countermark.cli.progress import hashing
     from countermark.lines.defects import known
+    from countermark.lines.spectrum import spectrum_note
     from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import counted
     from countermark.lines.weights import COLUMNS, difference_document, difference_rows, root_lines, verdict_line
     from countermark.values import Refused
     from countermark.weights.difference import failing, surprises_of
 
+    if "numpy" not in sys.modules:
+        # The reading has two threads already: those of the linear algebra would only wait for one another.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     rules = _rules(fail_on)
     claimed = recorded_edits(edits or ())
     if isinstance(claimed, Refused):
         raise CallRefused(known(claimed.defects))
     paths = (existing_path(a, "a folder of weights or one file of them"), existing_path(b, "a folder of weights or one file of them"))
-    found = compared(*paths, partial=partial, preflight=_preflight, progress=hashing(f"{a} and {b}"))
+    watching = hashing(f"{a} and {b}"), hashing(f"spectra of {a} and {b}")
+    found = compared(*paths, partial=partial, spectrum=spectrum, preflight=_preflight, progress=watching[0], measuring=watching[1])
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
     assert isinstance(found, Compared)
@@ -57,13 +71,15 @@ def weights_diff(
     if record is not None:
         new_file(record, "--record", b"".join(events))
     shown = tuple(row for row in difference.rows if every or row.status != "equal")
-    lines = [verdict_line(difference), *root_lines(difference)]
+    lines = [verdict_line(difference, found.spectra), *root_lines(difference)]
+    if (note := spectrum_note(found.spectra)) is not None and spectrum is not False:
+        lines.append(note)
     if expect:
         lines.append(f"expected and unchanged: {len(surprises.unchanged):,}; changed and not expected: {len(surprises.changed):,}")
     if record is not None:
         lines.append(f"recorded {counted(len(events), 'weight edit')} in {record}")
-    blocks = (Lines(tuple(lines)), *((Table(COLUMNS, difference_rows(shown)),) if shown else ()))
-    document = {"a": a, "b": b, "complete": not (found.left_out_a or found.left_out_b), **difference_document(difference)}
+    blocks = (Lines(tuple(lines)), *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()))
+    document = {"a": a, "b": b, "complete": not (found.left_out_a or found.left_out_b), **difference_document(difference, found.spectra)}
     return Answer(document, blocks, defects, known((*found.left_out_a, *found.left_out_b)), REFUSED if defects else 0)
 
 

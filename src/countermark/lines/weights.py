@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from countermark.lines.numbers import shown_norm, shown_share
+from countermark.lines.spectrum import COLUMN, spectrum_cell, spectrum_clause, spectrum_document, tensor_spectrum_document
 from countermark.lines.texts import Document, counted, listed, number, plain, scaled
 from countermark.values import WeightsRoot
 from countermark.weights.difference import Rootless, Status, TensorDifference, TensorSide, Totals, WeightsDifference
 from countermark.weights.pairing import Pairing
+from countermark.weights.spectrum import NO_SPECTRA, Gap, Spectra, Spectrum
 
-COLUMNS = ("tensor", "status", "dtype", "shape", "changed", "share", "l2", "max", "relative", "non-finite")
+COLUMNS = ("tensor", "status", "dtype", "shape", "changed", "share", "l2", "max", "relative", "non-finite", COLUMN)
 _SAID: dict[Status, str] = {
     "equal": "equal", "changed": "changed", "cast": "cast", "reshaped": "reshaped", "renamed": "same bytes, renamed", "tied": "tied",
     "only_a": "only in A", "only_b": "only in B",
@@ -20,9 +22,10 @@ _ROOTLESS: dict[Rootless, str] = {
 }
 
 
-def difference_rows(rows: Sequence[TensorDifference]) -> tuple[tuple[str, ...], ...]:
+def difference_rows(rows: Sequence[TensorDifference], spectra: Spectra = NO_SPECTRA) -> tuple[tuple[str, ...], ...]:
     """A row for every tensor, as a table shows it."""
-    return tuple(_row(row) for row in rows)
+    by_name = dict(spectra.found)
+    return tuple((*_row(row), spectrum_cell(by_name.get(row.name))) for row in rows)
 
 
 def _row(row: TensorDifference) -> tuple[str, ...]:
@@ -81,7 +84,7 @@ def non_finite(created: int, cleared: int) -> str:
     return " ".join((*([f"+{created:,}"] if created else []), *([f"−{cleared:,}"] if cleared else []))) or "-"
 
 
-def verdict_line(found: WeightsDifference) -> str:
+def verdict_line(found: WeightsDifference, spectra: Spectra = NO_SPECTRA) -> str:
     """The whole difference in one line."""
     totals = found.totals
     both = totals.rows - totals.count("only_a", "only_b", "tied")
@@ -91,6 +94,8 @@ def verdict_line(found: WeightsDifference) -> str:
         parts.append(f"{scaled(totals.changed)} of {scaled(totals.elements)} weights ({shown_share(totals.changed, totals.elements)})")
     if totals.l2 and totals.norm_a:
         parts.append(f"‖Δ‖/‖W‖ {shown_norm(totals.l2 / totals.norm_a)} over what changed")
+    if clause := spectrum_clause(spectra, changed):
+        parts.append(clause)
     if totals.non_finite_created or totals.non_finite_cleared:
         parts.append(f"non-finite {non_finite(totals.non_finite_created, totals.non_finite_cleared)}")
     parts.extend(_also(totals))
@@ -139,9 +144,10 @@ def preflight_lines(pairing: Pairing) -> tuple[str, ...]:
     return (*lines, *((f"headers: {listed(said)}",) if said else ()))
 
 
-def difference_document(found: WeightsDifference) -> Document:
+def difference_document(found: WeightsDifference, spectra: Spectra = NO_SPECTRA) -> Document:
     """The whole difference as a document. Names stand in it as they are; NaN and infinities never do."""
     totals = found.totals
+    by_name = dict(spectra.found)
     sides = (("a", found.root_a), ("b", found.root_b))
     return {
         "roots": {side: root.spell() if isinstance(root, WeightsRoot) else None for side, root in sides},
@@ -160,11 +166,12 @@ def difference_document(found: WeightsDifference) -> Document:
             "withoutL2": totals.left_out,
         },
         "prefixes": [{"a": old, "b": new} for old, new in found.prefixes],
-        "tensors": [_document(row) for row in found.rows],
+        "spectrum": spectrum_document(spectra),
+        "tensors": [_document(row, by_name.get(row.name)) for row in found.rows],
     }
 
 
-def _document(row: TensorDifference) -> Document:
+def _document(row: TensorDifference, spectrum: Spectrum | Gap | None) -> Document:
     numbers = row.numbers
     same = row.status in ("equal", "renamed")
     zero = 0 if same else None
@@ -184,6 +191,7 @@ def _document(row: TensorDifference) -> Document:
         "l2": (0.0 if same else None) if numbers is None else numbers.l2,
         "maxAbs": (0.0 if same else None) if numbers is None else numbers.max_abs,
         "relative": (0.0 if same else None) if numbers is None else numbers.relative(),
+        **tensor_spectrum_document(spectrum),
         "nonFiniteCreated": zero if numbers is None else number(numbers.non_finite_created),
         "nonFiniteCleared": zero if numbers is None else number(numbers.non_finite_cleared),
         "sha256Before": None if row.a is None else row.a.sha256.hex,
