@@ -254,7 +254,7 @@ inline conclude() {
   I.situation = 0; I.shown = 0; I.stirring = 0; I.was_cancelled = 0;
   if
 #if PERSON
-#ifdef CANCELLED_ONCE_BARRED
+#ifndef CANCELLED_UNBARRED
   :: I.verdict == CANCELLED && I.front > 0 && UNBARRED(I.front - 1) -> I.next = FENCE
   :: I.verdict == CANCELLED && !(I.front > 0 && UNBARRED(I.front - 1)) -> CLOSE
 #else

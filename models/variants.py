@@ -77,10 +77,11 @@ VARIANTS: Final = (
     _broken("neither slot nor version", "NO_SLOT NO_VERSION ONLY_TRAINERS"),
     _broken("neither version nor one successor", "NO_VERSION NO_SUCCESSOR_RULE ONLY_TRAINERS", "ATTEMPTS=3"),
     _holds("a key that outlives every call", f"COARSE KEYED {_PLAIN}", "ATTEMPTS=1", "quick"),
-    _holds("a cancellation whose command ends its work", "COARSE PERSON=1", "KILLS=0 ATTEMPTS=1", "quick"),
-    _holds("a cancellation that every controller carries out", "COARSE PERSON=1 CANCELLED_ONCE_BARRED", "ATTEMPTS=1", "quick"),
+    _holds("a cancellation that every controller carries out", "COARSE PERSON=1", "ATTEMPTS=1", "quick"),
     _broken(
-        "a cancellation that only its command carries out, and the command is killed", "PERSON=1", "KILLS=1 HOLDS=0 REFUSALS=0 ATTEMPTS=1"
+        "a cancellation that only its command carries out, and the command is killed",
+        "PERSON=1 CANCELLED_UNBARRED",
+        "KILLS=1 HOLDS=0 REFUSALS=0 ATTEMPTS=1",
     ),
     _holds("create or get, three controllers", "COARSE", "CONTROLLERS=3", "whole"),
     _holds("a one-shot intent, three controllers", f"COARSE ONE_SHOT {_PLAIN}", "CONTROLLERS=3", "whole"),

@@ -13,10 +13,11 @@ from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.launch.local import LocalLauncher
 from countermark.lines.defects import known, sentence
 from countermark.lines.surface import RunNamedForAttempt
+from countermark.observe import local
 from countermark.run.attempts import CapabilityEscalation, InfrastructureRetry, Relaunch, RequestedReexecution
 from countermark.run.claims import Dispatched, DispatchRefused
 from countermark.values import NonEmpty, Refused
-from countermark.verdict.kinds import Lost, NoSuccess, SeveralCandidates, StopRequired
+from countermark.verdict.kinds import Lost, NoSuccess, NotBarred, SeveralCandidates, StopRequired
 from countermark.wire.receipts import NotExecuted
 from tests.app.bench import BOTH_LEDGERS, HONEST, Bench, arm, everything, names
 from tests.faults import planted, proven_by
@@ -93,6 +94,26 @@ def test_a_launch_that_was_under_way_when_the_run_was_cancelled_comes_to_nothing
     terminal = read_terminal(bench.folder(run))
     assert isinstance(terminal, ReceiptRead)
     assert terminal.receipt.main == NotExecuted(125, "a relaunch fenced this attempt")
+
+
+def no_look_asks_what_could_begin() -> AbstractContextManager[object]:
+    return planted(local, "_process_or_opening", local._process)()
+
+
+@proven_by(no_look_asks_what_could_begin, nothing_is_fenced)
+def test_a_cancellation_whose_command_died_is_carried_out_by_whoever_looks(bench: Bench) -> None:
+    """The command recorded that the run is over and died. A controller that said its intent before calls the launcher afterwards: by then
+    another one has barred the attempt, and until it has the run is not over."""
+    run = bench.told(HONEST)
+    assert bench.controller(run, "--die", "intended").wait(timeout=40) == 9
+    bench.ports.store.cancel(run, "ada", bench.ports.now_ms())
+    looked = bench.look(run)
+    assert arm(looked) == "StopRequired" and looked.conclusion.why_not[0] == NotBarred(bench.claims(run)[0].attempt)
+    assert len(bench.ports.store.list_runs(open_only=True)) == 1
+    assert arm(bench.ended(run, 9, everything)) == "Cancelled" and not bench.ports.store.list_runs(open_only=True)
+    acting._launch(bench.ports, bench.record(run), bench.claims(run)[0], None)
+    bench.wait(lambda: isinstance(read_terminal(bench.folder(run)), ReceiptRead))
+    assert arm(bench.look(run)) == "Cancelled" and bench.executions() == []
 
 
 def test_what_was_dispatched_on_another_host_is_named_and_not_said_to_be_stopped(bench: Bench) -> None:

@@ -1,13 +1,11 @@
 """The observer of local attempts over folders made by hand: every arm of every axis, and what hides nothing of what else."""
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from countermark.evidence.members import (
@@ -20,7 +18,6 @@ from countermark.evidence.members import (
     NotExecuted,
     Observed,
     Outcome,
-    Population,
     Preempted,
     ProcessSeen,
     Read,
@@ -33,93 +30,16 @@ from countermark.files.checkpoints import CheckpointListing
 from countermark.observe import local
 from countermark.observe.local import LocalObserver
 from countermark.recipe import spellings
-from countermark.run.attempts import AttemptKey, InfrastructureRetry
-from countermark.run.claims import Dispatched, DispatchIntent, DispatchOutcome, DispatchRefused, DispatchUnknown, RunLedger
+from countermark.run.attempts import AttemptKey
+from countermark.run.claims import Dispatched, DispatchOutcome, DispatchRefused, DispatchUnknown
 from countermark.run.readback import CheckpointNotThere
 from countermark.wire import receipts
-from countermark.wire.effective import encode_effective
-from countermark.wire.receipts import Exited, ProcessReceipt, StartReceipt, TerminalReceipt, encode
+from countermark.wire.receipts import Exited, StartReceipt, encode
 from tests.faults import planted, proven_by
 from tests.files import folders
 from tests.files.folders import checkpoint
-from tests.run.examples import claimed, desired, key
-
-AXES = ("terminals", "processes", "outputs", "checkpoints", "manifests")
-HERE = procfs.this_process()
-OTHER = "f" * 32
-
-
-@dataclass
-class World:
-    """Attempts 1, 2, … of one run, each dispatched on this host unless told otherwise."""
-
-    root: Path
-    ledger: RunLedger = field(default_factory=lambda: RunLedger(desired(), 0))
-    ids: int = 0
-
-    def attempt(self, number: int, host: str | None = HERE.host, folder: bool = True) -> Path:
-        cause = None if number == 1 else InfrastructureRetry(key(number - 1))
-        ledger = claimed(self.ledger, number, cause)
-        intents = ledger.intents if host is None else (*ledger.intents, DispatchIntent(key(number), "local", host, 0))
-        self.ledger = replace(ledger, intents=intents)
-        path = self.root / key(number).nonce.hex
-        if folder:
-            path.mkdir(parents=True)
-        return path
-
-    @property
-    def observer(self) -> LocalObserver:
-        def new_id() -> str:
-            self.ids += 1
-            return f"{self.ids:032x}"
-
-        return LocalObserver(self.root, HERE.host, lambda: 5, new_id)
-
-    def look(self, axis: str) -> Population[Any]:
-        found: Population[Any] = getattr(self.observer, axis)(self.ledger)
-        return found
-
-    def arms(self, axis: str) -> list[object]:
-        return [reading.arm for reading in self.look(axis).readings]
-
-    def members(self, axis: str) -> list[Any]:
-        return list(self.look(axis).members())
-
-    def refusals(self, axis: str) -> list[str]:
-        return [arm.reason for arm in self.arms(axis) if isinstance(arm, ReadRefused)]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "attempts")
-
-
-def terminal(folder: Path, outcome: receipts.Outcome | None = None, main: receipts.MainEnd | None = None, attempt: str = "") -> None:
-    receipt = TerminalReceipt(1, attempt or folder.name, outcome or receipts.Succeeded(), main or Exited(0), 10, 20, "supervisor", HERE)
-    (folder / "terminal.json").write_bytes(encode(receipt))
-
-
-def processes(folder: Path, attempt: str = "", **changes: Any) -> None:
-    """Receipts of processes that are long gone, unless changed."""
-    named = msgspec.structs.replace(HERE, **({"pid": 2**22, "start_ticks": 1} | changes))
-    name = attempt or folder.name
-    (folder / "lock").touch()
-    (folder / "start.json").write_bytes(encode(StartReceipt(1, name, named, 0)))
-    (folder / "process.json").write_bytes(encode(ProcessReceipt(1, name, named, 0)))
-
-
-def output(folder: Path, **config: Any) -> Path:
-    made = folder / "output"
-    made.mkdir()
-    (made / "adapter_model.safetensors").write_bytes(folders.adapter_bytes())
-    (made / "adapter_config.json").write_text(json.dumps(folders.adapter_config(**config)), encoding="utf-8")
-    return made
-
-
-def effective(folder: Path, ledger: RunLedger, attempt: str = "") -> None:
-    said = {name: Read(value, "live_object") for name, value in spellings(ledger.desired.manifest).items()}
-    (folder / "effective.json").write_bytes(encode_effective(attempt or folder.name, dict(said)))
-
+from tests.observe.attempts import AXES, HERE, OTHER, World, effective, output, processes, terminal
+from tests.run.examples import key
 
 # --------------------------------------------------------------------------------------------------------------- sources
 

@@ -16,7 +16,7 @@ Evidence lines (what is left out was observed and is empty; effective manifests 
     ruled: A1 believe launcher by ada         an axis once more is what came to light after it; "a; b": two rulings at one time
     T: {A1 ok, A1 fail}                       ok, fail, killed, cancelled, preempted; "T launcher:" names another source than the supervisor
     T2: {A1 ok}                               the second reading of terminals, where it is not the first once more
-    P: {A1 p1 alive, A1 p1 dead boot b0}      alive, settling, dead; "?" for a process without a receipt
+    P: {A1 p1 alive, A1 p1 dead boot b0}      alive, settling, dead, unbarred; "?" for a process without a receipt
     O: {A1 d}                                 a digest's letter; "at /path" for another place than the attempt's own
     K: {A1 s500, A1 s600 without rng_state}   also "mismatch model_weights", "unread model_weights", "unpublished"; several of them in a row
     M: {A1, A2 seed=18, A3 seed unread}

@@ -154,7 +154,7 @@ def _truly_blocked(world: World, blocker: Blocker) -> None:
 
 
 def _truly_over(world: World, actor: Actor) -> None:
-    """Nothing of a cancelled run lives that had begun before processes were read."""
+    """Nothing of a cancelled run lives that had begun before processes were read. What begins afterwards is found where it begins."""
     looked = actor.stages.get("processes", 0)
     for folder in world.folders.values():
         if any(execution.alive and execution.began_at < looked for execution in folder.executions) and not folder.lies:

@@ -329,9 +329,9 @@ def _looks(actor: Actor) -> bool:
     return actor.alive and actor.name.startswith("controller")
 
 
-def _counted(world: World) -> tuple[int, int | None, int]:
+def _counted(world: World) -> tuple[int, int | None, int, int]:
     """What changes whenever somebody did something."""
-    return world.store.ledger.version, world.store.closed_at, len(world.processes)
+    return world.store.ledger.version, world.store.closed_at, len(world.processes), sum(folder.fenced for folder in world.folders.values())
 
 
 def _run_out(world: World) -> None:

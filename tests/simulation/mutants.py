@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from countermark.app import acting, running
+from countermark.app import acting, deciding, running
 from countermark.evidence.composition import EvidenceComposition, RawReads
 from countermark.evidence.cut import (
     Ordered,
@@ -191,6 +191,12 @@ MUTANTS: Mapping[str, Fault] = {
         _fault("a candidate needs no manifest", (ManifestAgreement, "equal", lambda agreement: True)),
         _fault("what was set aside is forgotten", (Rulings, "set_aside", lambda rulings: None)),
         _fault("any ruling settles whatever blocks", (Rulings, "settles", lambda rulings, blocker: bool(rulings.given))),
+        # The command bars what it cancels, and each look asks whether something could still begin: where one died, the other one does it.
+        _fault(
+            "nobody bars what was cancelled",
+            (deciding, "end_here", lambda ports, record: ()),
+            (SimObserver, "_opening", lambda observer, look: look),
+        ),
         _fault("what lives is not looked at", (Standing, "stirring", lambda standing: False)),
         _fault("a success needs no exit code", (Standing, "succeeded", lambda standing: bool(standing.terminals()))),
     )

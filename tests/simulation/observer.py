@@ -59,8 +59,8 @@ class SimObserver:
     def processes(self, ledger: RunLedger) -> Population[ProcessSeen]:
         self.world.stage_begins("processes")
         if self.world.cluster:
-            return self._population(ledger, "scheduler", None, self._jobs)
-        return self._population(ledger, "process table", self._process, None)
+            return self._population(ledger, "scheduler", None, self._opening(self._jobs) if ledger.cancellations else self._jobs)
+        return self._population(ledger, "process table", self._opening(self._process) if ledger.cancellations else self._process, None)
 
     def outputs(self, ledger: RunLedger) -> Population[OutputSeen]:
         return self._population(ledger, "output place", self._output, None)
@@ -106,7 +106,7 @@ class SimObserver:
         if folder is None and launched:
             return ReadRefused("it was launched and its folder is gone", self._receipt(source, started))
         try:
-            members = () if folder is None else look(attempt, folder)
+            members = look(attempt, Folder(attempt) if folder is None else folder)
         except Unseen as error:
             return ReadRefused(str(error), self._receipt(source, started))
         return Observed(members, self._receipt(source, started))
@@ -131,6 +131,18 @@ class SimObserver:
             return (said,)
         other = Failed(1) if isinstance(folder.terminal, Succeeded) else Succeeded()
         return (said, Terminal(attempt, other, "launcher", 0))
+
+    def _opening(self, look: Any) -> Any:
+        """The look, and in what it does not show to be over the member that says so; the fence is read first."""
+
+        def look_for_an_opening(attempt: AttemptKey, *folder: Folder) -> tuple[ProcessSeen, ...]:
+            fenced = self.world.folder(self.world.place(self.host), attempt.nonce.hex).fenced
+            self.world.maybe_pause("fence read")
+            members: tuple[ProcessSeen, ...] = look(attempt, *folder)
+            over = fenced or any(seen.lives or seen.execution is not None for seen in members)
+            return members if over else (*members, ProcessSeen(attempt, None, "unbarred"))
+
+        return look_for_an_opening
 
     def _process(self, attempt: AttemptKey, folder: Folder) -> tuple[ProcessSeen, ...]:
         held = bool(folder.holders)

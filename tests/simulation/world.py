@@ -255,7 +255,7 @@ class World:
         return "df"[self.choices.pick(2)]
 
     def exec(self, folder: Folder, host: Host, pid: int) -> Execution:
-        if not self.store.is_open() and self.store.closed_arm != "Cancelled":
+        if not self.store.is_open():
             raise Broken(f"a trainer of {folder.attempt.nonce.hex[:2]} begins after the run was closed as {self.store.closed_arm}")
         execution = Execution(folder.attempt, host, host.boot, pid, self.steps)
         folder.executions.append(execution)

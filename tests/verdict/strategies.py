@@ -63,8 +63,12 @@ def member(stage: str, number: int, draw: st.DrawFn) -> Any:
         outcome: Any = draw(st.sampled_from(OUTCOMES))
         return ended(number, outcome, draw(st.sampled_from(("supervisor", "launcher"))))
     if stage == "processes":
-        state = draw(st.sampled_from(("alive", "settling", "dead")))
-        return unidentified(number, state) if draw(st.booleans()) else process(number, state, draw(st.sampled_from((100, 200))))
+        state = draw(st.sampled_from(("alive", "settling", "dead", "unbarred")))
+        return (
+            unidentified(number, state)
+            if state == "unbarred" or draw(st.booleans())
+            else process(number, state, draw(st.sampled_from((100, 200))))
+        )
     if stage == "outputs":
         return output(number, draw(st.sampled_from("de")), draw(st.sampled_from((None, "/shared", f"/other/{number}"))))
     if stage == "checkpoints":

@@ -18,6 +18,7 @@ from countermark.verdict.kinds import (
     GraceRunning,
     NoOutputRead,
     NoSuccess,
+    NotBarred,
     NoTerminal,
     NothingAttempted,
     OrderMissing,
@@ -26,7 +27,22 @@ from countermark.verdict.kinds import (
     WhyNot,
 )
 from tests.faults import planted, proven_by
-from tests.verdict.scenes import Scene, Try, changed, checkpoint, concluded, ended, failed, key, manifest, output, plus, process, ruled
+from tests.verdict.scenes import (
+    Scene,
+    Try,
+    changed,
+    checkpoint,
+    concluded,
+    ended,
+    failed,
+    key,
+    manifest,
+    output,
+    plus,
+    process,
+    ruled,
+    unidentified,
+)
 from tests.verdict.test_verdicts import ALIVE, CLAIMED, COMPLETED, DISPATCHED, ENDED, TWICE
 
 STARTED = Dispatched("started")
@@ -57,6 +73,8 @@ SAID: list[tuple[str, Scene, tuple[WhyNot, ...]]] = [
     ("StopRequired", changed(ALIVE, cancelled=True), (NoTerminal(key(1)),)),
     ("StopRequired", ruled(changed(COMPLETED, processes={"local": (process(1),)}), 1, SetAside()),
      (SetAsideByPerson(key(1), "ada", "seen to"),)),
+    ("StopRequired", changed(DISPATCHED, cancelled=True, processes={"local": (unidentified(1, "unbarred"),)}),
+     (NotBarred(key(1)), NoTerminal(key(1)))),
     ("Cancelled", changed(DISPATCHED, cancelled=True), (NoTerminal(key(1)),)),
     ("Cancelled", changed(ENDED, cancelled=True, terminals={"supervisor": (ended(1, CancelledByRequest()),)}),
      (NoSuccess(key(1), "cancelled"),)),

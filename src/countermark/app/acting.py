@@ -7,7 +7,8 @@ Rules kept here:
 3. The intent is durable before the launcher is called and the outcome after; a call that broke is ``unknown``, never ``refused``.
 4. Nothing is retried beyond the number that the caller allows. Beginning where an earlier resume or relaunch began is a retry too: no
    progress was made between, and a trainer that always dies, or is always lost, there is not started for ever.
-5. Whatever could still begin late is fenced before another attempt follows it: what was lost, and what a launcher refused.
+5. Whatever could still begin late is fenced before another attempt follows it: what was lost, and what a launcher refused. So is what a
+   person ended, whoever carries that out.
 6. What a person asked for is not bounded, and counts as no retry: the ledger keeps who asked for a claim.
 """
 
@@ -85,7 +86,7 @@ def act(
         case LaunchDispatchRequired(attempts):
             return _together(*(dispatch(ports, record.run_id, attempt) for attempt in attempts))
         case StopRequired(attempts):
-            return _together(*(_stop(ports, attempt) for attempt in attempts))
+            return _together(*(_end(ports, attempt) for attempt in attempts))
         case Lost(attempts):
             return _together(*(relaunch(ports, record, attempt, admitted, retries) for attempt in attempts))
         case ResumeAvailable(attempt, checkpoints):
@@ -252,9 +253,14 @@ def _launch(ports: Ports, record: RunRecord, claim: ExecutionClaim, resume_path:
         return DispatchUnknown(f"the launch call failed: {error}")
 
 
-def _stop(ports: Ports, attempt: AttemptKey) -> Acted:
-    answer = ports.launcher.stop(attempt.nonce.hex, ports.stop_grace_s)
-    return Acted((f"attempt {attempt.nonce.hex[:8]} {_stopped(answer)}",))
+def _end(ports: Ports, attempt: AttemptKey) -> Acted:
+    """Bar the attempt and stop what lives of it, in lines. Its launch may be under way at this moment, or still to come from a controller
+    that said its intent: behind the fence it does not become COMMAND any more. What lives already holds the fence off, and is stopped."""
+    name = attempt.nonce.hex[:8]
+    fenced = ports.launcher.fence(attempt.nonce.hex)
+    stopped = ports.launcher.stop(attempt.nonce.hex, ports.stop_grace_s)
+    failed = (f"attempt {name} could not be fenced: {fenced.why}",) if isinstance(fenced, FenceFailed) else ()
+    return Acted((*failed, f"attempt {name} {_stopped(stopped)}"))
 
 
 def _stopped(answer: StopResult) -> str:
@@ -280,10 +286,7 @@ def end_here(ports: Ports, record: RunRecord) -> tuple[str, ...]:
                 f"attempt {name} was dispatched on {host}: if it lives, it is stopped from there (countermark reconcile RUN --act)"
             )
         elif not isinstance(read_terminal(ports.launcher.folder(attempt.nonce.hex)), ReceiptRead):
-            # Its launch may be under way at this moment; behind the fence it does not become COMMAND any more.
-            fenced = ports.launcher.fence(attempt.nonce.hex)
-            lines.extend((f"attempt {name} could not be fenced: {fenced.why}",) if isinstance(fenced, FenceFailed) else ())
-            lines.extend(_stop(ports, attempt).lines)
+            lines.extend(_end(ports, attempt).lines)
     return tuple(lines)
 
 

@@ -242,7 +242,7 @@ def signs_of(ports: Ports, looked: Looked) -> Signs:
     """The signs of life as the sweep saw them, so that nothing between the look and the waiting is missed."""
     reads = looked.sweep.reads
     ended = {terminal.attempt for reading in (reads.terminals, reads.terminals_again) for terminal in reading.population.members()}
-    lived = {process.attempt for process in reads.processes.population.members() if process.state != "dead"}
+    lived = {process.attempt for process in reads.processes.population.members() if process.lives}
     return {
         ports.launcher.folder(claim.attempt.nonce.hex): (claim.attempt in ended, claim.attempt in lived)
         for claim in looked.record.ledger.claims

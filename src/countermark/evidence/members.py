@@ -91,7 +91,8 @@ class ExecutionIdentity:
 
 
 #: ``alive``: the trainer or a descendant holds the claim's lock. ``settling``: only the supervisor lives, its terminal may still come.
-ProcessState = Literal["alive", "settling", "dead"]
+#: ``unbarred``: a cancelled run's attempt could still begin, for no trainer of it was seen, alive or dead, and no fence stands before it.
+ProcessState = Literal["alive", "settling", "dead", "unbarred"]
 
 
 @final
@@ -103,6 +104,11 @@ class ProcessSeen:
     attempt: AttemptKey
     execution: ExecutionIdentity | None
     state: ProcessState
+
+    @property
+    def lives(self) -> bool:
+        """Whether the trainer, a descendant of it or its supervisor lives."""
+        return self.state in ("alive", "settling")
 
 
 @final

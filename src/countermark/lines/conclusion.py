@@ -30,12 +30,14 @@ from countermark.verdict.kinds import (
     LaunchDispatchRequired,
     LaunchPending,
     Lost,
+    NotBarred,
     ObservationRequired,
     ResumeAvailable,
     RetryRequired,
     SeveralCandidates,
     StopRequired,
     Verdict,
+    WhyNot,
 )
 from countermark.verdict.rulings import attempts_of
 
@@ -52,7 +54,7 @@ def conclusion_lines(conclusion: Conclusion, run: str = "RUN") -> tuple[str, ...
     unread = verdict.coordinates_unread if isinstance(verdict, ObservationRequired) else ()
     reason = "not concluded" if isinstance(verdict, Converged | SeveralCandidates) else "not yet"
     return (
-        f"{type(verdict).__name__}: {_said(verdict)}",
+        f"{type(verdict).__name__}: {_said(verdict, conclusion.why_not)}",
         f"next: {_of_run(_next(verdict), run)}",
         *(f"blocked: {type(blocker).__name__}: {_told(blocker, run)}" for blocker in blockers),
         *_unverified(unread),
@@ -97,13 +99,16 @@ def _names(attempts: Iterable[AttemptKey]) -> str:
     return ("attempt " if len(named) == 1 else "attempts ") + listed(named)
 
 
-def _said(verdict: Verdict) -> str:
+def _said(verdict: Verdict, why_not: Iterable[WhyNot]) -> str:
     """The verdict's populations in one sentence."""
     match verdict:
         case Blocked(blockers):
             return f"{counted(len(blockers), 'conflict')} of {_names(_of_blockers(blockers))}"
         case StopRequired(attempts):
-            return f"{_names(attempts)} cancelled, superseded or set aside, and still alive"
+            unbarred = tuple(why.attempt for why in why_not if isinstance(why, NotBarred))
+            living = tuple(attempt for attempt in attempts if attempt not in unbarred)
+            said = (f"{_names(living)} cancelled, superseded or set aside, and still alive",) if living else ()
+            return "; ".join((*said, *((f"{_names(unbarred)} cancelled, and free to begin late",) if unbarred else ())))
         case Cancelled():
             return "the run was cancelled, and nothing of it lives"
         case InProgress(attempts):

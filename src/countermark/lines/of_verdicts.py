@@ -24,6 +24,7 @@ from countermark.verdict.kinds import (
     LiveProcessAfterTerminal,
     NoOutputRead,
     NoSuccess,
+    NotBarred,
     Note,
     NoTerminal,
     NothingAttempted,
@@ -122,6 +123,11 @@ def why_not_sentence(defect: WhyNot) -> Sentence:
             return Sentence(
                 f"the checkpoint of step {step} cannot be resumed from ({counted(len(defects), 'defect')}): {quoted(path)}",
                 "see every defect: countermark checkpoint inspect PATH --for RUN",
+            )
+        case NotBarred(attempt):
+            return Sentence(
+                f"{name(attempt)} was to be launched, and no fence keeps it from beginning late",
+                f"bar it; {_ACT}",
             )
         case SetAsideByPerson(attempt, by, reason):
             return Sentence(

@@ -8,8 +8,11 @@ Rules kept here:
 3. Whatever cannot be read completely is ``ReadRefused`` with the reason, never a short ``Observed``.
 4. "There is none" is said only where opening, listing and the file system's kind agree on it: a folder that is no folder, a name that is
    listed and not found, and whatever a network file system does not show are refused.
-5. A launch makes the folder: of an attempt that was launched, a missing folder shows nothing, least of all that its trainer is dead.
-6. The observer's own readings of artifacts stand beside the trainer's word as a second source; neither replaces the other.
+5. A launch makes the folder: of an attempt that was launched, a missing folder shows nothing, least of all that its trainer is dead. Of
+   another attempt a folder that is proven to be missing is looked at like an empty one.
+6. Once a run is cancelled, its attempts are also asked whether they could still begin. The fence is read before the lock and the process
+   table: what stood before nothing was seen to live keeps everything from beginning afterwards.
+7. The observer's own readings of artifacts stand beside the trainer's word as a second source; neither replaces the other.
 """
 
 import os
@@ -45,6 +48,7 @@ from countermark.evidence.members import (
 )
 from countermark.files.adapter import AdapterConfig, read_adapter
 from countermark.files.attempt_folder import (
+    FENCED,
     NETWORK_FILE_SYSTEMS,
     OUTPUT,
     ReceiptAbsent,
@@ -104,8 +108,8 @@ class LocalObserver:
         return self._population(ledger, "supervisor", _terminal)
 
     def processes(self, ledger: RunLedger) -> Population[ProcessSeen]:
-        """Each attempt's execution, by its locks and the process table."""
-        return self._population(ledger, "process table", _process)
+        """Each attempt's execution, by its locks and the process table; once the run is cancelled, also whether it could still begin."""
+        return self._population(ledger, "process table", _process_or_opening if ledger.cancellations else _process)
 
     def outputs(self, ledger: RunLedger) -> Population[OutputSeen]:
         """What lies at each attempt's output place, read back."""
@@ -153,10 +157,10 @@ class LocalObserver:
         started = self.now_ms()
         found: _Found[M] = _Found()
         try:
-            if _there(folder, found):
-                look(attempt, folder, found)
-            elif launched and not found.refusals:
+            if not _there(folder, found) and launched and not found.refusals:
                 found.refusals.append(f"the ledger says that {folder.name[:8]} was launched here, and its folder is gone: put it back")
+            if not found.refusals:
+                look(attempt, folder, found)
         except OSError as error:
             found.refusals.append(f"{error.filename or folder.name}: {error.strerror or error}")
         if found.elsewhere:
@@ -246,6 +250,15 @@ def _process(attempt: AttemptKey, folder: Path, found: _Found[ProcessSeen]) -> N
                 return
             identity = _execution(reading.process.process) if reading.process is not None else None
             found.members.append(ProcessSeen(attempt, identity, _state(reading)))
+
+
+def _process_or_opening(attempt: AttemptKey, folder: Path, found: _Found[ProcessSeen]) -> None:
+    """The attempt's execution, and whether it could still begin: a process that wrote its receipt took the only start that there is."""
+    fenced = present(folder, FENCED)
+    _process(attempt, folder, found)
+    over = fenced or any(seen.lives or seen.execution is not None for seen in found.members)
+    if not over and not (found.refusals or found.misfiled or found.elsewhere):
+        found.members.append(ProcessSeen(attempt, None, "unbarred"))
 
 
 def _state(reading: Alive | Settling | Dead) -> ProcessState:

@@ -216,6 +216,14 @@ class SetAsideByPerson:
     reason: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class NotBarred:
+    """An attempt of a cancelled run that was to be launched: nobody saw a trainer of it, and no fence keeps one from beginning late."""
+
+    attempt: AttemptKey
+
+
 WhyNot = (
     NothingAttempted
     | NoTerminal
@@ -228,6 +236,7 @@ WhyNot = (
     | GraceRunning
     | CheckpointNotAdmitted
     | SetAsideByPerson
+    | NotBarred
 )
 
 
@@ -289,7 +298,8 @@ class Blocked:
 @final
 @dataclass(frozen=True, slots=True)
 class StopRequired:
-    """Cancelled, superseded or set-aside attempts that still live, or whose supervisor does: it could still start the trainer."""
+    """Cancelled, superseded or set-aside attempts that still live, or whose supervisor does: it could still start the trainer. Of a run
+    that was cancelled also those that were to be launched and that no fence keeps from beginning late."""
 
     attempts: NonEmpty[AttemptKey]
 
@@ -297,7 +307,7 @@ class StopRequired:
 @final
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Cancelled, and nothing of it lives."""
+    """Cancelled, nothing of it lives, and nothing of it can begin any more."""
 
 
 @final

@@ -33,6 +33,7 @@ from countermark.verdict.kinds import (
     Lost,
     NoOutputRead,
     NoSuccess,
+    NotBarred,
     Note,
     NoTerminal,
     NothingAttempted,
@@ -108,9 +109,9 @@ def _verdict(fold: Fold, frontier: list[Standing]) -> Walked:
     if (blockers := NonEmpty.of(fold.blockers)) is not None:
         return Blocked(blockers), ()
     cancelled = fold.control.cancelled
-    unwanted = (standing.attempt for standing in fold.found.values() if standing.unwanted(cancelled))
-    if (attempts := NonEmpty.of(unwanted)) is not None:
-        return StopRequired(attempts), ()
+    unwanted = [standing for standing in fold.found.values() if standing.unwanted(cancelled)]
+    if (attempts := NonEmpty.of(standing.attempt for standing in unwanted)) is not None:
+        return StopRequired(attempts), tuple(NotBarred(standing.attempt) for standing in unwanted if not standing.stirring())
     if cancelled:
         maybe_alive = tuple(missing for standing in fold.found.values() for missing in perhaps_alive(fold, standing))
         return _unless(Cancelled(), observation(unobserved(fold, {"processes": None}), (), maybe_alive))

@@ -61,6 +61,7 @@ class Standing:
     first_terminals: list[Terminal] = field(default_factory=list[Terminal])
     second_terminals: list[Terminal] = field(default_factory=list[Terminal])
     processes: list[ProcessSeen] = field(default_factory=list[ProcessSeen])
+    unbarred: bool = False
     outputs: list[OutputSeen] = field(default_factory=list[OutputSeen])
     checkpoints: list[CheckpointSeen] = field(default_factory=list[CheckpointSeen])
     manifests: list[ManifestSeen] = field(default_factory=list[ManifestSeen])
@@ -93,15 +94,15 @@ class Standing:
 
     def stirring(self) -> bool:
         """Whether anything lives that may still start the trainer or record a terminal: the trainer or its supervisor."""
-        return any(process.state != "dead" for process in self.processes)
+        return any(process.lives for process in self.processes)
 
     def unwanted(self, cancelled: bool) -> bool:
-        """Whether something of the attempt lives that is to be stopped. Beside a terminal that is so where a person set the attempt aside;
-        else it is a conflict or about to end by itself."""
+        """Whether something of the attempt lives that is to be stopped, or could begin in a cancelled run. Beside a terminal that is so
+        where a person set the attempt aside; else it is a conflict or about to end by itself."""
         if self.set_aside is not None and self.alive():
             return True
         unwanted = cancelled or self.control.superseded or self.set_aside is not None
-        return unwanted and self.stirring() and not self.terminals()
+        return ((unwanted and self.stirring()) or (cancelled and self.unbarred)) and not self.terminals()
 
     def shown(self) -> bool:
         """Whether anything but a terminal that stands shows that the attempt was started."""
@@ -127,7 +128,11 @@ def standings(evidence: EvidenceComposition, states: Mapping[AttemptKey, Control
     for terminal in reads.terminals_again.population.members():
         of[terminal.attempt.nonce.hex].second_terminals.append(terminal)
     for process in reads.processes.population.members():
-        of[process.attempt.nonce.hex].processes.append(process)
+        standing = of[process.attempt.nonce.hex]
+        if process.state == "unbarred":
+            standing.unbarred = True
+        else:
+            standing.processes.append(process)
     for output in reads.outputs.population.members():
         of[output.attempt.nonce.hex].outputs.append(output)
     for checkpoint in reads.checkpoints.population.members():

@@ -10,7 +10,8 @@ Rules kept here:
 5. Text is ASCII JSON, so that a file name that is no Unicode survives.
 6. What an earlier release stored stays as it is: a sweep without a person's rulings is a document of format 1. One with rulings is of
    format 2, which is that of format 1 with the rulings beside it. So each value still has one spelling, and a release that knows no rulings
-   refuses those documents from which it would conclude wrongly.
+   refuses those documents from which it would conclude wrongly, as it does where a later release lets a state be said that it does not
+   know.
 """
 
 import json
