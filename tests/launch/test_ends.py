@@ -167,8 +167,8 @@ def test_who_is_slow_silent_or_stopped_is_not_lost(foreign: Ends, name: str, scr
 # ----------------------------------------------------------------------------------------------------- with the integration
 
 
-@pytest.fixture(scope="module")
-def integrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def integrated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
     """A tiny training for each way to end, all begun at once: loading the libraries takes longer than all else."""
     root = tmp_path_factory.mktemp("ends")
     made = tiny.make_tiny(root, itertools.count(1))
@@ -179,8 +179,9 @@ def integrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
     spellings = {**tiny.CLEAN, **made.hashes, "dataset": measured.dataset.spell()}
     sources = {"model": str(made.model), "tokenizer": str(made.model), "dataset": str(dataset)}
     assert rows.desired["dataset"] == spellings["dataset"]
-    with opened(root / ".countermark", create=True, **SETTINGS) as ports:
-        ends = Ends(Bench(root, ports), {})
+    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres").new_database())
+    with opened(root / ".countermark", create=True, url=url, **SETTINGS) as ports:
+        ends = Ends(Bench(root, ports, url), {})
         for way in (*WAYS, "stalls"):
             ends.demand(way, (sys.executable, str(HERE / "ending.py"), way, "trained"), sources, dict(tiny.SETTINGS), **spellings)
         yield ends
