@@ -11,9 +11,10 @@ import pytest
 from countermark.app import ports
 from countermark.app.deciding import abandon_attempt
 from countermark.app.ports import opened
+from countermark.files import place
 from countermark.files.place import FILE, made_place, place_of
 from countermark.files.procfs import host_name
-from tests.app.bench import SETTINGS, Bench, arm, names
+from tests.app.bench import HONEST, SETTINGS, Bench, arm, names
 from tests.faults import planted, proven_by
 from tests.launch.conftest import Place
 
@@ -94,11 +95,30 @@ def test_a_name_is_made_once_by_whoever_comes_first_and_goes_where_the_folder_go
     assert made_place(tmp_path / "b") != first and place_of(tmp_path / "c") is None and not (tmp_path / "c").exists()
     shutil.move(tmp_path / "a", tmp_path / "moved")
     assert place_of(tmp_path / "moved") == first and made_place(tmp_path / "a") != first
-    (tmp_path / "b" / FILE).write_text("torn")
+    (torn,) = (tmp_path / "b").glob(f"{FILE}*")
+    torn.write_text("torn")
     with pytest.raises(OSError, match="does not hold the name of a place"):
         made_place(tmp_path / "b")
 
 
+def a_copy_is_the_same_place() -> AbstractContextManager[object]:
+    """The fault: the name that lies in a folder is the folder's, wherever it came from."""
+    return planted(place, "_file_of", lambda folder: next(iter(folder.glob(f"{FILE}*")), folder / FILE))()
+
+
+@proven_by(a_copy_is_the_same_place)
+def test_a_launch_is_not_made_again_from_a_copy_of_the_folder(bench: Bench) -> None:
+    """The controller died between intent and launch; the copy has the folder's files, and no part in what is begun in the folder."""
+    run = bench.told(HONEST)
+    assert bench.controller(run, "--die", "intended").wait(timeout=40) == 9
+    shutil.copytree(bench.store, bench.root / "another" / ".countermark")
+    with another_folder(bench) as other:
+        assert (arm(other.look(run)), other.acted(run)) == ("LaunchPending", ())
+        assert other.ports.host != bench.ports.host
+    assert any("dispatched attempt" in line for line in bench.acted(run))
+    assert arm(bench.ended(run)) == "Converged" and len(bench.executions()) == 1
+
+
 def test_a_ledger_in_the_folder_needs_no_place(tmp_path: Path) -> None:
     with opened(tmp_path / ".countermark", create=True, **SETTINGS) as found:
-        assert found.host == host_name() and not (found.folder / FILE).exists()
+        assert found.host == host_name() and not list(found.folder.glob(f"{FILE}*"))

@@ -4,8 +4,10 @@ Rules kept here:
 
 1. A place has a name of its own, random and made once: by whoever comes first, exclusively and durably, before anything refers to it.
 2. It goes where the folder goes. A folder that was taken away takes its name with it, so another one in its place is never taken for it.
+3. A copy of the folder is another place: the name holds for the folder (its inode) for which it was made, and a copy gets one of its own.
 """
 
+import os
 import re
 import secrets
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Final
 
 from countermark.files.durable import sync_folder, write_new
 
-FILE: Final = "place"
+#: Behind it comes the folder's inode.
+FILE: Final = "place-"
 _NAME: Final = re.compile(r"[0-9a-f]{16}\n", re.ASCII)
 _BYTES_MAX: Final = 64
 
@@ -26,7 +29,7 @@ def made_place(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
     try:
-        write_new(folder / FILE, f"{secrets.token_hex(8)}\n".encode())
+        write_new(_file_of(folder), f"{secrets.token_hex(8)}\n".encode())
     except FileExistsError:
         pass
     name = place_of(folder)
@@ -37,10 +40,16 @@ def made_place(folder: Path) -> str:
 def place_of(folder: Path) -> str | None:
     """The name of the place; None where nothing was ever dispatched from. Raises ``OSError``, also where the file is none of ours."""
     try:
-        with (folder / FILE).open("rb") as file:
+        path = _file_of(folder)
+        with path.open("rb") as file:
             text = file.read(_BYTES_MAX).decode("ascii", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
     if _NAME.fullmatch(text) is None:
-        raise OSError(f"{folder / FILE} does not hold the name of a place; put it back from a backup")
+        raise OSError(f"{path} does not hold the name of a place; put it back from a backup")
     return text.strip()
+
+
+def _file_of(folder: Path) -> Path:
+    """The file with the name of just this folder, wherever it was moved. Raises ``OSError``, also where there is no such folder."""
+    return folder / f"{FILE}{os.stat(folder).st_ino}"
