@@ -86,6 +86,7 @@ def test_a_launch_call_that_broke_is_unknown_and_only_looked_at(bench: Bench) ->
     assert arm(bench.ended(run, 9, everything)) == "Converged" and bench.executions() == [""]
 
 
+@pytest.mark.slow
 @proven_by(what_broke_was_refused)
 def test_a_launch_call_that_broke_before_anything_began_waits_for_a_person(bench: Bench) -> None:
     run = bench.told(HONEST)
@@ -120,6 +121,7 @@ def two_claimed(bench: Bench, *scripts: tuple[str, ...]) -> tuple[str, NonEmpty[
     return run, NonEmpty(first, (second,))
 
 
+@pytest.mark.slow
 @proven_by(only_the_first_is_acted_on)
 def test_every_attempt_that_a_verdict_names_is_dispatched_and_stopped(bench: Bench) -> None:
     run, both = two_claimed(bench, ("effective", "hang", "output"))

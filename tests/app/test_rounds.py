@@ -22,6 +22,8 @@ from tests.app.planting import in_controllers
 from tests.faults import planted, proven_by
 from tests.store.past import Past
 
+pytestmark = BOTH_LEDGERS
+
 #: Short, so that what a killed controller held is free again soon.
 PACE: Final = Pace(lease_ms=1500, hope_ms=20_000, rest_ms=120_000, nap_s=0.1)
 WAIT_S: Final = 60.0
@@ -54,7 +56,6 @@ def verdict_of(turn: Turn) -> str:
 # --------------------------------------------------------------------------------------------------- several controllers
 
 
-@BOTH_LEDGERS
 @proven_by(in_controllers("everybody_takes_everything", "claims_are_keyed_by_attempt"))
 def test_several_controllers_bring_many_runs_to_their_end_and_start_each_once(bench: Bench) -> None:
     runs = bench.many(8, *HONEST)
@@ -71,7 +72,6 @@ def test_what_the_agenda_shares_out_badly_is_still_started_once(bench: Bench) ->
         test_several_controllers_bring_many_runs_to_their_end_and_start_each_once(bench)
 
 
-@BOTH_LEDGERS
 def test_a_killed_controllers_runs_are_finished_by_the_others(bench: Bench) -> None:
     runs = bench.many(6, "effective", "hang", "output")
     first, second = (bench.controller(None, "--rounds") for _ in range(2))
@@ -166,7 +166,6 @@ DAMAGES: Final = {
 }
 
 
-@BOTH_LEDGERS
 @proven_by(the_first_refusal_ends_it)
 def test_damaged_rows_and_refusals_keep_no_other_run_waiting(bench: Bench) -> None:
     broken = [bench.demand("no-such-command", request=f"broken-{number}").record.run_id for number in range(len(DAMAGES))]
@@ -208,7 +207,6 @@ def closed_runs_are_listed() -> AbstractContextManager[object]:
     return planted(rounds, "step_of", lambda ports, run_id, *rest: (ports.load(run_id), real(ports, run_id, *rest))[1])()
 
 
-@BOTH_LEDGERS
 def test_closed_runs_are_not_even_loaded(bench: Bench) -> None:
     for run in (bench.told(HONEST), *bench.many(1, *HONEST)):
         assert arm(bench.ended(run)) == "Converged"
@@ -227,7 +225,6 @@ def test_a_run_is_loaded_once_for_a_look(bench: Bench) -> None:
     assert counted.calls.count("load_run") == 1
 
 
-@BOTH_LEDGERS
 def test_a_controller_ends_when_waiting_changes_nothing_and_one_that_stays_takes_what_comes_later(bench: Bench) -> None:
     first = bench.told(("effective", "leave 3"))
     found = until_the_end(controller(bench).turns())
@@ -245,7 +242,6 @@ def what_others_left_is_left() -> AbstractContextManager[object]:
     return planted(rounds._Shared, "_unseen", lambda self, limit: ())()
 
 
-@BOTH_LEDGERS
 @proven_by(what_others_left_is_left)
 def test_what_one_controller_left_at_rest_another_may_be_allowed_to_do(bench: Bench) -> None:
     run = bench.told(("effective", "leave 3"), HONEST)
@@ -355,7 +351,7 @@ def test_a_store_that_goes_away_for_a_moment_is_waited_for(bench: Bench) -> None
     assert told and told[0].startswith("the store is locked by process 7; waited 5.0 s (here): trying again for ")
 
 
-@pytest.mark.usefixtures("in_haste")
+@pytest.mark.usefixtures("in_haste", "ledger")
 @pytest.mark.parametrize("error", [LOCKED, StoreError(StoreForbidden("here", "no"))])
 def test_a_store_that_stays_away_or_is_closed_to_us_ends_it(error: StoreError) -> None:
     calls = 0

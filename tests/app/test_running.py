@@ -22,9 +22,11 @@ from countermark.verdict.kinds import (
 )
 from countermark.verdict.sweep import conclude
 from countermark.wire.receipts import encode
-from tests.app.bench import HONEST, Bench, arm, names, refusals
+from tests.app.bench import BOTH_LEDGERS, HONEST, Bench, arm, names, refusals
 from tests.faults import planted, proven_by
 from tests.recipe.examples import CLEAN
+
+pytestmark = BOTH_LEDGERS
 
 # ------------------------------------------------------------------------------------------------------------ demands
 

@@ -4,6 +4,8 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from countermark.app.deciding import Abandoned, abandon_attempt
 from countermark.launch.local import LocalLauncher
 from tests.app.bench import HONEST, Bench, arm
@@ -18,6 +20,7 @@ def written(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.slow
 @proven_by(in_supervisor("outputs_are_one"))
 def test_a_stale_workers_output_is_its_own_and_overwrites_nothing(bench: Bench) -> None:
     """Another host's, so that nobody here could fence it; another result, so that it shows where it went."""
