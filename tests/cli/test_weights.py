@@ -2,11 +2,14 @@
 
 import importlib.util
 import json
+import math
 import os
+import pty
 import random
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,9 +17,13 @@ from typing import Any, Final
 
 import pytest
 
-from countermark.files import spectra
+from countermark.cli import progress
+from countermark.files import comparing, spectra
+from countermark.lines import weights as lines
+from countermark.lines.weights import COLUMNS
 from countermark.weights import difference, edits, statistics
-from tests.cli.called import Called, Caller, spawn
+from countermark.weights.refusals import FileChanged
+from tests.cli.called import PROGRAM, Called, Caller, spawn
 from tests.faults import planted, proven_by
 from tests.files.tensors import Tensor, encoded, f32, write
 from tests.lines.samples import HOSTILE
@@ -331,3 +338,84 @@ def test_what_is_too_much_to_measure_unasked_is_said(here: Path, call: Caller, m
     paths = adapted(here, 4)
     assert "the spectrum of 1 changed matrix (4,096 numbers) was not measured: --spectrum does" in call("weights", "diff", *paths).out
     assert "looks like a rank-4 adapter" in call("weights", "diff", *paths, "--spectrum").out
+
+
+def mapped(here: Path) -> tuple[str, str]:
+    before = {f"h.{layer}.{name}.weight": f32(1, 2) for layer in range(3) for name in "qk"}
+    return pair(here, before, before | {"h.0.q.weight": f32(1, 2.5), "h.2.q.weight": f32(float("nan"), 2)})
+
+
+def test_a_map_shows_where_it_changed_and_what_should_have(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    paths = mapped(here)
+    lines = call("weights", "diff", *paths, "--map", "--expect", "*.q.*").out.splitlines()
+    at = lines.index("h    0")
+    assert lines[at + 1 : at + 3] == ["  k  ···", "  q  ▆╱!"]
+    assert max(map(len, lines[at : lines.index("tensor\t" + "\t".join(COLUMNS[1:]))])) <= 60
+    called = call("weights", "diff", *paths, "--svg", "map.svg")
+    svg = (here / "map.svg").read_text()
+    assert (called.code, svg.startswith("<svg "), "h.0.q.weight, changed, relative change 0.224" in svg) == (0, True, True)
+    again = call("weights", "diff", *paths, "--svg", "map.svg")
+    assert (again.code, "is there already" in again.err, (here / "map.svg").read_text()) == (2, True, svg)
+    call("weights", "diff", *paths, "--map", "--json").document()
+
+
+@pytest.mark.parametrize(("encoding", "cells"), [("ascii", "  q  6.!"), ("utf-8", "  q  ▆·!")])
+def test_an_output_without_block_characters_has_another_map(here: Path, encoding: str, cells: str) -> None:
+    called = spawn("weights", "diff", *mapped(here), "--map", cwd=here, env={"PYTHONIOENCODING": encoding})
+    assert (called.code, cells in called.out.splitlines(), "Traceback" in called.err) == (0, True, False)
+
+
+@pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_gets_colours_unless_it_asks_for_none(here: Path, more: dict[str, str], coloured: bool) -> None:
+    parent, child = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", **more}
+    command = [*PROGRAM, "weights", "diff", *mapped(here), "--map"]
+    with subprocess.Popen(command, cwd=here, stdout=child, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=environment) as process:
+        os.close(child)
+        said = b""
+        try:
+            while part := os.read(parent, 65536):
+                said += part
+        except OSError:
+            pass  # the other side was closed: that is how a terminal ends
+        assert process.wait(60) == 0
+    os.close(parent)
+    assert "╱" not in said.decode()
+    assert ("\x1b[38;5;" in said.decode(), "▆" in said.decode()) == (coloured, True)
+
+
+@proven_by(planted(lines, "preflight_lines", lambda pairing: ()))
+def test_headers_are_told_in_milliseconds_before_anything_is_read(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten gigabytes of which no byte is read: shapes, types and names are said first."""
+    for name, shape, dtype in (("a", [1 << 20, 1280], "F32"), ("b", [1 << 21, 640], "F32")):
+        spans = {"w": (dtype, shape), "c": ("BF16" if name == "a" else "I16", [4]), name: ("F32", [1])}
+        header, at = {}, 0
+        for each, (kind, sizes) in spans.items():
+            size = math.prod(sizes) * (4 if kind == "F32" else 2)
+            header[each] = {"dtype": kind, "shape": sizes, "data_offsets": [at, at + size]}
+            at += size
+        text = json.dumps(header).encode()
+        with open(here / f"{name}.safetensors", "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            file.truncate(8 + len(text) + at)
+
+    said: list[str] = []
+    at_first: list[tuple[list[str], float]] = []
+    began = time.process_time()
+
+    def unread(*_: object) -> None:
+        at_first.append((list(said), time.process_time() - began))
+        raise comparing.Unread(FileChanged("a.safetensors"))
+
+    monkeypatch.setattr(progress, "say", said.append)
+    monkeypatch.setattr(comparing, "_fill", unread)
+    assert call("weights", "diff", "a.safetensors", "b.safetensors", "--json").codes() == ["FileChanged"]
+    # The time includes what this process imports for its first comparison.
+    assert at_first[0][1] < 1
+    assert at_first[0][0] == [
+        "headers: w [1048576,1280] → [2097152,640]",
+        "headers: 1 tensor of another type: c",
+        "headers: 1 tensor only in A: a",
+        "headers: 1 tensor only in B: b",
+    ]

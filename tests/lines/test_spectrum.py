@@ -42,9 +42,12 @@ def test_an_adapter_is_said_of_the_whole_only_where_the_whole_is_one() -> None:
 
 def test_what_was_not_measured_is_said_with_what_it_would_cost() -> None:
     waiting = Spectra((("a", "not_asked"), ("b", "not_asked"), ("v", "vector")), 3_000_000_000)
-    assert spectrum_note(waiting) == "the spectrum of 2 changed matrices (3 B numbers) was not measured: --spectrum does, in about 30 s"
-    assert spectrum_note(Spectra((("a", ADAPTER), ("v", "vector"), ("w", "wide")))) == "no spectrum: 1 no matrix and 1 too wide"
-    assert spectrum_note(Spectra((("a", ADAPTER),))) is None
+    assert (
+        spectrum_note(waiting, False) == "the spectrum of 2 changed matrices (3 B numbers) was not measured: --spectrum does, in about 30 s"
+    )
+    beside = Spectra((("a", ADAPTER), ("v", "vector"), ("w", "wide")))
+    assert spectrum_note(beside, True) == "tensors without a spectrum: no matrix (1) and too wide (1)"
+    assert (spectrum_note(beside, False), spectrum_note(Spectra((("a", ADAPTER),)), True)) == (None, None)
 
 
 def test_cells_and_documents_tell_the_rank_and_the_reason() -> None:

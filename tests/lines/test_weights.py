@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from countermark.lines import weights as lines
+from countermark.lines.texts import plain
 from countermark.lines.weights import difference_document, difference_rows, preflight_lines, root_lines, shown_shape, verdict_line
 from countermark.values import Sha256, WeightsRoot
 from countermark.weights import TensorSpan
@@ -98,7 +99,11 @@ def test_the_headers_alone_show_shapes_types_and_names() -> None:
     b = (span("e", (6, 2)), span("c", dtype="F16"), span("same"))
     assert preflight_lines(pair(a, b)) == (
         "headers: e [4,2] → [6,2]",
-        "headers: 1 tensor of another type and 1 tensor only in A",
+        "headers: 1 tensor of another type: c",
+        "headers: 1 tensor only in A: gone",
+    )
+    assert preflight_lines(pair((), tuple(span(HOSTILE + str(number)) for number in range(5)))) == (
+        "headers: 5 tensors only in B: " + ", ".join([plain(HOSTILE + str(number)) for number in range(3)] + ["…"]),
     )
     assert preflight_lines(pair(a, a)) == ()
     many = tuple(span(f"t{number}", (number + 1,)) for number in range(9))

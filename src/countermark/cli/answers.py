@@ -10,7 +10,7 @@ Rules kept here:
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO, final
 
@@ -18,6 +18,7 @@ from countermark.lines.texts import JsonValue, counted, plain
 
 if TYPE_CHECKING:
     from countermark.lines.defects import AnyDefect
+    from countermark.lines.heat_text import Styled
 
 DONE: Final = 0
 REFUSED: Final = 1
@@ -48,13 +49,21 @@ class Table:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Painted:
+    """Lines of parts, each part with the style that a terminal may give it."""
+
+    lines: "tuple[Styled, ...]"
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A command's answer: ``document`` for programs, ``blocks`` for people, what was refused and warned of, and the exit code.
     ``run`` is the id that stands for RUN in remedies, where the answer is about one run; ``summary`` says in one line what the blocks told
     of the defects already."""
 
     document: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    blocks: tuple[Lines | Table, ...] = ()
+    blocks: tuple[Lines | Table | Painted, ...] = ()
     defects: "tuple[AnyDefect, ...]" = ()
     warnings: "tuple[AnyDefect, ...]" = ()
     code: int = DONE
@@ -73,6 +82,10 @@ def give(answer: Answer, as_json: bool) -> int:
         sys.stdout.write(document_text(answer) + "\n")
         sys.stdout.flush()
         return answer.code
+    reconfigure: Callable[..., None] | None = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        # What the output's encoding has no sign for is escaped, as on standard error.
+        reconfigure(errors="backslashreplace")
     for block in answer.blocks:
         _print_block(block, sys.stdout)
     sys.stdout.flush()
@@ -112,14 +125,28 @@ def document_text(answer: Answer) -> str:
     return json.dumps(document, ensure_ascii=True, allow_nan=False, indent=2)
 
 
-def _print_block(block: Lines | Table, stream: TextIO) -> None:
+def _print_block(block: Lines | Table | Painted, stream: TextIO) -> None:
     match block:
         case Lines(lines):
             stream.write("".join(plain(line, 4000) + "\n" for line in lines))
+        case Painted(lines) if stream.isatty():
+            _paint(lines, stream)
+        case Painted(lines):
+            stream.write("".join(plain("".join(text for text, _ in line), 4000).rstrip() + "\n" for line in lines))
         case Table(columns, rows) if stream.isatty():
             _draw(columns, rows, stream)
         case Table(columns, rows):
             stream.write("".join("\t".join(plain(cell, 4000) for cell in row) + "\n" for row in (columns, *rows)))
+
+
+def _paint(lines: "tuple[Styled, ...]", stream: TextIO) -> None:
+    """Coloured where the terminal has colours and nobody asked for none (NO_COLOR)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text.assemble(*((plain(text, 4000), style) for text, style in line)))
 
 
 def _draw(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...], stream: TextIO) -> None:

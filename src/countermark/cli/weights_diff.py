@@ -10,6 +10,7 @@ from countermark.cli.answers import REFUSED, Answer, Lines, Table
 from countermark.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from countermark.app.weights import Compared
     from countermark.weights.difference import Rule
     from countermark.weights.pairing import Pairing
 
@@ -34,14 +35,15 @@ def weights_diff(
             help="Measure in how few directions each changed matrix changed; by default where that takes less than a second.",
         ),
     ] = None,
+    draws: Annotated[bool, typer.Option("--map", help="Draw a map of the change by layer and module.")] = False,
+    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write that map as a picture.")] = None,
     as_json: JsonOption = False,
 ) -> Answer:
     """Say what changed between two weights, tensor by tensor, with both roots."""
-    from countermark.app.weights import Compared, events_of, not_borne_out, recorded_edits
-    from countermark.app.weights import weights_diff as compared
-    from countermark.cli.context import existing_path, new_file
+    from countermark.app.weights import events_of, not_borne_out, recorded_edits
+    from countermark.cli.context import new_file
     from countermark.cli.failures import CallRefused
-    from countermark.cli.progress import hashing
+    from countermark.cli.weights_maps import drawn, picture
     from countermark.lines.defects import known
     from countermark.lines.spectrum import spectrum_note
     from countermark.lines.surface import DifferenceFailsOn
@@ -50,19 +52,11 @@ def weights_diff(
     from countermark.values import Refused
     from countermark.weights.difference import failing, surprises_of
 
-    if "numpy" not in sys.modules:
-        # The reading has two threads already: those of the linear algebra would only wait for one another.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     rules = _rules(fail_on)
     claimed = recorded_edits(edits or ())
     if isinstance(claimed, Refused):
         raise CallRefused(known(claimed.defects))
-    paths = (existing_path(a, "a folder of weights or one file of them"), existing_path(b, "a folder of weights or one file of them"))
-    watching = hashing(f"{a} and {b}"), hashing(f"spectra of {a} and {b}")
-    found = compared(*paths, partial=partial, spectrum=spectrum, preflight=_preflight, progress=watching[0], measuring=watching[1])
-    if isinstance(found, Refused):
-        raise CallRefused(known(found.defects))
-    assert isinstance(found, Compared)
+    found = _compared(a, b, partial, spectrum)
     difference = found.found
     surprises = surprises_of(difference.rows, expect or ())
     failed = tuple(DifferenceFailsOn(rule, names) for rule, names in failing(difference.rows, rules, surprises))
@@ -70,15 +64,21 @@ def weights_diff(
     events = events_of(difference, f"diff:{b}") if record is not None else ()
     if record is not None:
         new_file(record, "--record", b"".join(events))
+    if svg is not None:
+        new_file(svg, "--svg", picture(found, surprises, a, b))
     shown = tuple(row for row in difference.rows if every or row.status != "equal")
     lines = [verdict_line(difference, found.spectra), *root_lines(difference)]
-    if (note := spectrum_note(found.spectra)) is not None and spectrum is not False:
+    if (note := spectrum_note(found.spectra, spectrum is True)) is not None and spectrum is not False:
         lines.append(note)
     if expect:
         lines.append(f"expected and unchanged: {len(surprises.unchanged):,}; changed and not expected: {len(surprises.changed):,}")
     if record is not None:
         lines.append(f"recorded {counted(len(events), 'weight edit')} in {record}")
-    blocks = (Lines(tuple(lines)), *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()))
+    blocks = (
+        Lines(tuple(lines)),
+        *((drawn(found, surprises),) if draws and not as_json else ()),
+        *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()),
+    )
     document = {"a": a, "b": b, "complete": not (found.left_out_a or found.left_out_b), **difference_document(difference, found.spectra)}
     return Answer(document, blocks, defects, known((*found.left_out_a, *found.left_out_b)), REFUSED if defects else 0)
 
@@ -94,6 +94,26 @@ def _rules(texts: "list[str] | None") -> "tuple[Rule, ...]":
     if unknown:
         raise WrongCall(f"--fail-on {', '.join(map(shown, unknown))} is nothing to fail on", f"write --fail-on {either(RULES)}")
     return tuple(rule for rule in RULES if rule in (texts or ()))
+
+
+def _compared(a: str, b: str, partial: bool, spectrum: "bool | None") -> "Compared":
+    """The difference, or a call that is refused."""
+    from countermark.app.weights import weights_diff as compared
+    from countermark.cli.context import existing_path
+    from countermark.cli.failures import CallRefused
+    from countermark.cli.progress import hashing
+    from countermark.lines.defects import known
+    from countermark.values import Refused
+
+    if "numpy" not in sys.modules:
+        # The reading has two threads already: those of the linear algebra would only wait for one another.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    paths = (existing_path(a, "a folder of weights or one file of them"), existing_path(b, "a folder of weights or one file of them"))
+    watching = hashing(f"{a} and {b}"), hashing(f"spectra of {a} and {b}")
+    found = compared(*paths, partial=partial, spectrum=spectrum, preflight=_preflight, progress=watching[0], measuring=watching[1])
+    if isinstance(found, Refused):
+        raise CallRefused(known(found.defects))
+    return found
 
 
 def _preflight(pairing: "Pairing") -> None:

@@ -59,16 +59,16 @@ def spectrum_clause(spectra: Spectra, changed: int) -> str:
     return f"{told}: looks like a rank-{rank} adapter"
 
 
-def spectrum_note(spectra: Spectra) -> str | None:
-    """What was not measured and why; None where there is nothing to say."""
+def spectrum_note(spectra: Spectra, asked: bool) -> str | None:
+    """What was not measured and why; None where there is nothing to say, or nobody asked for what cannot be measured."""
     waiting = spectra.left_out("not_asked")
     if waiting:
         seconds = max(spectra.elements // _ELEMENTS_PER_S, 1)
         of = f"{counted(waiting, 'changed matrix', 'changed matrices')} ({scaled(spectra.elements)} numbers)"
         return f"the spectrum of {of} was not measured: --spectrum does, in about {seconds:,} s"
     gaps = [(spectra.left_out(gap), why) for gap, why in _WHY.items()]
-    said = [f"{count:,} {why}" for count, why in gaps if count]
-    return f"no spectrum: {listed(said)}" if said else None
+    said = [f"{why} ({count:,})" for count, why in gaps if count]
+    return f"tensors without a spectrum: {listed(said)}" if said and asked else None
 
 
 def spectrum_document(spectra: Spectra) -> Document:

@@ -135,13 +135,18 @@ def _root_line(side: str, root: WeightsRoot | Rootless) -> str:
 def preflight_lines(pairing: Pairing) -> tuple[str, ...]:
     """What the headers alone say is different: shapes, types and names. Nothing where all of them agree."""
     reshaped = [pair for pair in pairing.pairs if pair.a.shape != pair.b.shape]
-    cast = sum(pair.cast for pair in pairing.pairs)
+    cast = [pair.a.name for pair in pairing.pairs if pair.cast]
     lines = [f"headers: {plain(pair.a.name)} {shown_shape(pair.a.shape)} → {shown_shape(pair.b.shape)}" for pair in reshaped[:5]]
     if len(reshaped) > 5:
         lines.append(f"headers: {len(reshaped) - 5:,} more of another shape")
-    counts = ((cast, "of another type"), (len(pairing.only_a), "only in A"), (len(pairing.only_b), "only in B"))
-    said = [f"{counted(count, 'tensor')} {what}" for count, what in counts if count]
-    return (*lines, *((f"headers: {listed(said)}",) if said else ()))
+    lonely = ([span.name for span in side] for side in (pairing.only_a, pairing.only_b))
+    named = zip((cast, *lonely), ("of another type", "only in A", "only in B"), strict=True)
+    return (*lines, *(f"headers: {counted(len(names), 'tensor')} {what}: {_some(names)}" for names, what in named if names))
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of many."""
+    return ", ".join((*(plain(name, 100) for name in names[:3]), *(["…"] if len(names) > 3 else [])))
 
 
 def difference_document(found: WeightsDifference, spectra: Spectra = NO_SPECTRA) -> Document:
