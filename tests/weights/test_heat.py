@@ -75,7 +75,7 @@ def test_a_name_from_outside_costs_little_and_is_never_a_layer_by_force() -> Non
 def test_scales_hold_what_changed_within_bounds() -> None:
     wide = Scale(0.0005, 0.2)
     assert (wide.place(0.0005), wide.place(0.2), wide.place(0.0), wide.place(9.0)) == (0.0, 1.0, 0.0, 1.0)
-    assert wide.ticks() == (0.0005, 0.001, 0.01, 0.1, 0.2)
+    assert wide.ticks() == (0.0005, 0.01, 0.2)
     kinds = ((0.3,), (0.3, 0.31), (1e-12, 1.0), (1e308, 1.0), (5e-324,), (0.0,))
     scales = [heat_map([row(f"t{at}", "changed", each) for at, each in enumerate(kind)], frozenset(), 9, 9).scale for kind in kinds]
     assert scales[:3] == [Scale(0.05, 0.5), Scale(0.05, 0.5), Scale(1e-4, 1.0)]

@@ -199,5 +199,6 @@ def _ramp(scale: Scale, y: float) -> Iterator[str]:
     for at in range(0, _RAMP, 4):
         yield f'<rect x="{_EDGE + at}" y="{y:.0f}" width="4" height="12" fill="{_colour((at + 2) / _RAMP)}"/>'
     for each in scale.ticks():
-        yield _text(_EDGE + _RAMP * scale.place(each), y + 24, f"{each:g}", f'font-size="9" fill="{_SOFT}" text-anchor="middle"')
+        anchor = "start" if each == scale.low else "middle"
+        yield _text(_EDGE + _RAMP * scale.place(each), y + 24, f"{each:g}", f'font-size="9" fill="{_SOFT}" text-anchor="{anchor}"')
     yield _text(_EDGE + _RAMP + 26, y + 10, "relative change, ‖B − A‖ / ‖A‖")

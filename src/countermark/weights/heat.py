@@ -98,10 +98,10 @@ class Scale:
         return min(math.log(relative / self.low) / math.log(self.high / self.low), 1.0)
 
     def ticks(self) -> tuple[float, ...]:
-        """The ends, and the powers of ten between them."""
+        """The ends, and the powers of ten between them that stand apart from both."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         inside = (float(f"1e{power}") for power in powers)
-        return (self.low, *(each for each in inside if 1.5 * self.low < each < self.high / 1.5), self.high)
+        return (self.low, *(each for each in inside if 0.15 < self.place(each) < 0.85), self.high)
 
 
 @final
