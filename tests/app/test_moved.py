@@ -155,6 +155,32 @@ def test_every_attempt_that_was_lost_is_made_anew_or_named(bench: Bench) -> None
     assert len(bench.claims(run)) == 2
 
 
+def nothing_was_done() -> AbstractContextManager[object]:
+    """The fault: where something could not be done, that is all that is told."""
+    honest = acting._together
+
+    def together(*answers: Any) -> Any:
+        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        return refused[0] if refused else honest(*answers)
+
+    return planted(acting, "_together", together)()
+
+
+@pytest.mark.slow
+@proven_by(nothing_was_done)
+def test_what_was_done_is_told_beside_what_could_not_be(bench: Bench) -> None:
+    """The second one's trainer is at work: a controller that was told of a refusal alone would leave the run at rest."""
+    run, both = two_claimed(bench, ("effective", "kill_all"), ("effective", "kill_all"), HONEST)
+    last = bench.ended(run)
+    with lock_held(bench, both.first):
+        answer = running.act(bench.ports, last.record, last.conclusion.verdict, 0, ())
+    assert isinstance(answer, Acted), answer
+    first, second = (attempt.nonce.hex[:8] for attempt in both)
+    assert answer.lines[0] == f"fenced attempt {second}" and any("dispatched attempt" in line for line in answer.lines)
+    assert answer.lines[-1].startswith("not done: ") and first in answer.lines[-1] and second not in answer.lines[-1]
+    assert [predecessor_of(claim.transition.cause) for claim in bench.claims(run)] == [None, None, both.more[0]]
+
+
 @pytest.mark.slow
 def test_of_several_lost_attempts_each_is_made_anew_in_its_turn(bench: Bench) -> None:
     """The first one's claim moves the ledger, so the second one is looked at again before it is followed."""

@@ -10,6 +10,7 @@ Rules kept here:
 5. Whatever could still begin late is fenced before another attempt follows it: what was lost, and what a launcher refused. So is what a
    person ended, whoever carries that out.
 6. What a person asked for is not bounded, and counts as no retry: the ledger keeps who asked for a claim.
+7. What was done is told, also where something beside it could not be done.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from countermark.files.desired import Desired, encode_desired
 from countermark.launch.local import Fenced, FenceFailed, FenceHeldOff, FenceResult
 from countermark.launch.order import LaunchOrder
 from countermark.launch.stopping import NothingToStop, StopFailed, Stopped, StopPending, StopResult
+from countermark.lines.defects import known, sentence
 from countermark.lines.surface import AttemptNotFenced, RetriesUsedUp
 from countermark.run.attempts import (
     AttemptKey,
@@ -100,10 +102,13 @@ def act(
 
 
 def _together(*answers: "Acted | Refused[object]") -> "Acted | Refused[object]":
-    refusals = [answer for answer in answers if isinstance(answer, Refused)]
-    if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
+    """What was done for several attempts. Where nothing was, every reason; what was not done beside something that was is told with it: the
+    trainers that began are to be looked at soon, and the next look finds what is left by itself."""
+    done = tuple(line for answer in answers if isinstance(answer, Acted) for line in answer.lines)
+    defects = NonEmpty.of(defect for answer in answers if isinstance(answer, Refused) for defect in answer.defects)
+    if defects is not None and not done:
         return Refused(defects)
-    return Acted(tuple(line for answer in answers if isinstance(answer, Acted) for line in answer.lines))
+    return Acted((*done, *(f"not done: {sentence(defect).message}" for defect in known(defects or ()))))
 
 
 def _over(record: RunRecord, allowed: int) -> Refused[object] | None:
