@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from countermark.app.inspect import Rooted, inspect_checkpoints, publish_checkpoint, weights_root
+from countermark.app.inspect import inspect_checkpoints, publish_checkpoint
+from countermark.app.rooting import weights_root
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.desired import Desired, encode_desired
+from countermark.files.digest_cache import DigestCache
+from countermark.files.measuring import MeasuredForm
 from countermark.files.publishing import PublishedCheckpoint
 from countermark.lines.defects import known, sentence
 from countermark.lines.surface import AttemptUnnamed
@@ -91,8 +94,8 @@ def test_a_published_checkpoint_is_held_against_what_is_to_go_on(attempt: Path, 
 def test_weights_have_a_root_beside_the_digest_of_their_exact_files(tmp_path: Path) -> None:
     content = encoded({"weight": f32(1.0)})
     folder, alone = write(tmp_path / "model" / "model.safetensors", content).parent, write(tmp_path / "other.safetensors", content)
-    whole, single = (weights_root(str(path), lambda done, total: None) for path in (folder, alone))
-    assert isinstance(whole, Rooted) and isinstance(single, Rooted)
+    whole, single = (weights_root(str(path), DigestCache(None), lambda done, total: None) for path in (folder, alone))
+    assert isinstance(whole, MeasuredForm) and isinstance(single, MeasuredForm)
     assert whole.root == single.root and whole.files != single.files and (whole.tensors, whole.bytes) == (1, 4)
     (folder / "model.safetensors").write_bytes(b"short")
-    assert names(weights_root(str(folder), lambda done, total: None))
+    assert names(weights_root(str(folder), DigestCache(None), lambda done, total: None))
