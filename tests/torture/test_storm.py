@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ import pytest
 
 from countermark.files import procfs
 from countermark.run.claims import SnapshotStale
+from tests.faults import planted, proven_by
 from tests.postgres import binaries, runs, without_postgresql
 from tests.simulation.checker import CallRepeated, check
 from tests.simulation.history import read
@@ -49,7 +52,7 @@ def storm(folder: Path, ledger: str, *options: object) -> dict[str, Any]:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)
     print(said)
-    assert (folder / "figures.json").exists(), said
+    assert (folder / "figures.json").exists() and "\nnot covered:\n" in said, said
     (figures,) = json.loads((folder / "figures.json").read_text(encoding="utf-8"))
     return dict(figures)
 
@@ -187,3 +190,23 @@ def test_each_kind_of_double_is_counted_and_a_clean_count_has_none() -> None:
     }
     assert {name: {kind for kind, number in found.items() if number} for name, found in breaks.items()} == {name: {name} for name in breaks}
     assert Figures("SQLite", "", 1, doubles=breaks["attempts executed twice"]).doubled == 1
+
+
+def nobody_counts_kills_by_point() -> AbstractContextManager[object]:
+    honest = Figures.lines
+    return planted(Figures, "lines", lambda self: [line for line in honest(self) if not line.startswith("    controller ")])()
+
+
+@proven_by(nobody_counts_kills_by_point)
+def test_launches_kills_by_point_and_doubles_are_printed() -> None:
+    kills = Counter({"controller after claim_start": 2, "supervisor after forked": 3})
+    doubles = Counter({"attempts executed twice": 1})
+    told = "\n".join(Figures("SQLite", "key on the attempt", 7, launches=11, kills=kills, doubles=doubles).lines())
+    for line in (
+        "SQLite, mutant: key on the attempt (seed 7,",
+        "launches, counted by the trainers: 11",
+        "doubles: 1 (attempts executed twice 1)",
+        "kills: 5;",
+        "    controller after claim_start: 2\n    supervisor after forked: 3",
+    ):
+        assert line in told, told
