@@ -6,6 +6,7 @@ import random
 import struct
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from countermark.weights import (
     TensorNameUnprintable,
     TensorRepeated,
     name_defects,
+    read_root_text,
     root,
     root_text,
     weights_root,
@@ -191,3 +193,45 @@ def test_two_sets_of_tensors_have_one_text_only_if_they_are_one_set(
 ) -> None:
     texts = [root_text([line(name, data, dtype, tuple(shape)) for name, (dtype, shape, data) in one.items()]) for one in (first, second)]
     assert (texts[0] == texts[1]) == (first == second)
+
+
+def any_text_is_a_line() -> AbstractContextManager[object]:
+    return planted(root, "_read_line", lambda text: TensorLine(text, "F32", (), Sha256("a" * 64)))()
+
+
+@proven_by(any_text_is_a_line)
+def test_the_text_of_a_root_reads_back_and_any_other_text_is_refused_line_by_line() -> None:
+    lines = (TensorLine("b", "F32", (), Sha256("a" * 64)), TensorLine("é [1] x", "BF16", (2, 0, 10), Sha256("b" * 64)))
+    text = root_text(lines)
+    assert read_root_text("f", text.encode()) == lines
+    assert read_root_text("f", b"wr1\n") == ()
+    digest = "a" * 64
+    odd = [
+        f"{digest} F32 [] a",
+        f"{digest} f32 [] b",
+        f"{digest} F3 [] c",
+        f"{digest} F32 [1,] d",
+        f"{digest} F32 [01] d",
+        f"{digest} F32 [0 0] d",
+        f"{digest} F32 [-1] d",
+        f"{digest.upper()} F32 [] d",
+        f"{digest} F32 [] d\x07",
+        f"{digest} F32 [] d\r",
+        "",
+        f"{digest} F32 [] z",
+        f"{digest} F32 [] z",
+        f"{digest} F32 [] y",
+    ]
+    found = read_root_text("f", ("wr1\n" + "".join(f"{line}\n" for line in odd)).encode())
+    assert isinstance(found, Refused)
+    form, order = "it is not of the form: digest, dtype, [shape], name", "it does not stand in the order of the names"
+    control = "its name holds a control character"
+    whys = [form, "its dtype is not one that safetensors spells", form, form, form, form, form, control, control, form, order, order]
+    numbers = [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15]
+    assert [(each.line, each.why) for each in found.defects] == [(f"f:{number}", why) for number, why in zip(numbers, whys, strict=True)]
+    for content in (b"", b"wr2\n", b"wr1", text.encode()[:-1], text.encode() + b"x"):
+        assert isinstance(read_root_text("f", content), Refused)
+    both = read_root_text("f", b"wr2\nx")
+    assert isinstance(both, Refused) and [each.line for each in both.defects] == ["f:1", "f:2"]
+    torn = read_root_text("f", b"wr1\n\xff")
+    assert isinstance(torn, Refused) and torn.defects.first.why == "byte 4 is not UTF-8"

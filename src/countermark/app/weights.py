@@ -14,9 +14,11 @@ from typing import Final, final
 
 from countermark.app.errors import EnvironmentFailed
 from countermark.files.comparing import compare
+from countermark.files.digest_cache import DigestCache
 from countermark.files.model_folder import measure_weights
 from countermark.files.opened_weights import OpenedWeights, open_weights
 from countermark.files.reading import read_small
+from countermark.files.recorded import read_lines, recorded_of
 from countermark.files.spectra import spectra_of
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights import TensorLine, TensorSpan, weights_root
@@ -35,12 +37,14 @@ EVENTS_BYTES_MAX: Final = 1 << 30
 @final
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, the spectra of what changed, and what ``partial`` left out of either side."""
+    """A difference, the spectra of what changed, what ``partial`` left out of either side, and of how many tensors
+    of each the digests were ``known``, and not measured now."""
 
     found: WeightsDifference
     spectra: Spectra
     left_out_a: tuple[WeightsDefect, ...]
     left_out_b: tuple[WeightsDefect, ...]
+    known: tuple[int, int] = (0, 0)
 
 
 def weights_diff(
@@ -49,19 +53,23 @@ def weights_diff(
     *,
     partial: bool = False,
     spectrum: bool | None = None,
+    cache: DigestCache | None = None,
+    base_lines: str | None = None,
     preflight: Callable[[Pairing], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     measuring: Callable[[int, int], None] | None = None,
 ) -> Compared | Refused[object]:
     """The difference of two weights, each a folder or a file; ``preflight`` is told what the headers alone show, before any data is read.
-    ``spectrum``: measure that of all that changed, of none, or (None) where it costs little. Refused with every
-    defect of both sides. Raises ``EnvironmentFailed`` where NumPy is not installed."""
+    ``spectrum``: measure that of all that changed, of none, or (None) where it costs little. What ``cache`` knows, or the file
+    ``base_lines`` says of A, is not hashed again. Refused with every defect of both sides. Raises ``EnvironmentFailed`` where NumPy is
+    not installed."""
     if importlib.util.find_spec("numpy") is None:
         raise EnvironmentFailed(
             "NumPy is not installed, and comparing weights needs it", sys.executable, "pip install 'countermark[weights]'"
         )
     opened = (open_weights(Path(a), partial=partial), open_weights(Path(b), partial=partial))
-    refusals = [side for side in opened if isinstance(side, Refused)]
+    lines = None if base_lines is None else read_lines(base_lines)
+    refusals = [part for part in (*opened, lines) if isinstance(part, Refused)]
     if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
         for side in opened:
             if isinstance(side, OpenedWeights):
@@ -70,14 +78,20 @@ def weights_diff(
     left, right = opened
     assert isinstance(left, OpenedWeights)
     assert isinstance(right, OpenedWeights)
+    assert not isinstance(lines, Refused)
     with left, right:
+        kept = cache or DigestCache(None)
+        known = recorded_of(left, right, kept, lines)
+        if isinstance(known, Refused):
+            return Refused(known.defects)
         pairing = pair(_spans(left), _spans(right))
         if preflight is not None:
             preflight(pairing)
         raw = frozenset(packed(_spans(left))) | frozenset(packed(_spans(right)))
-        rows = compare(left, right, pairing, raw=raw, progress=progress)
+        rows = compare(left, right, pairing, raw=raw, known=known.a, known_b=known.b, progress=progress)
         if isinstance(rows, Refused):
             return Refused(rows.defects)
+        known.keep(left, right, kept, rows)
         settled = matched(joined(rows, Ties(left.ties, right.ties)))
         spectra = spectra_of(left, right, settled, spectrum, measuring)
         if isinstance(spectra, Refused):
@@ -85,7 +99,8 @@ def weights_diff(
     # Both roots are of the rows before any are joined: every tensor of a side stands in one of them.
     roots = (left.rootless or _root(row.a for row in rows), right.rootless or _root(row.b for row in rows))
     prefixes = tuple((change.before, change.after) for change in pairing.prefixes)
-    return Compared(WeightsDifference(*roots, settled, prefixes, totals_of(settled)), spectra, left.left_out, right.left_out)
+    found = WeightsDifference(*roots, settled, prefixes, totals_of(settled))
+    return Compared(found, spectra, left.left_out, right.left_out, (len(known.a), len(known.b)))
 
 
 def _spans(side: OpenedWeights) -> tuple[TensorSpan, ...]:

@@ -85,6 +85,7 @@ def _diff() -> list[Schema]:
                 "a": TEXT,
                 "b": TEXT,
                 "complete": YES_OR_NO,
+                "known": record({"a": WHOLE, "b": WHOLE, "baseRoot": maybe(TEXT)}),
                 "roots": record({"a": maybe(_WR1), "b": maybe(_WR1)}),
                 "rootless": record(dict.fromkeys(("a", "b"), maybe(one_of(get_args(Rootless))))),
                 "totals": record(totals),

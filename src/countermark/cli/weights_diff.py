@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countermark.cli.answers import REFUSED, Answer, Lines, Table
-from countermark.cli.options import JsonOption
+from countermark.cli.options import FreshOption, JsonOption
 
 if TYPE_CHECKING:
     from countermark.app.weights import Compared
+    from countermark.files.digest_cache import DigestCache
+    from countermark.lines.texts import Document
     from countermark.weights.difference import Rule
     from countermark.weights.pairing import Pairing
 
@@ -37,18 +39,22 @@ def weights_diff(
     ] = None,
     draws: Annotated[bool, typer.Option("--map", help="Draw a map of the change by layer and module.")] = False,
     svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write that map as a picture.")] = None,
+    base_root: Annotated[
+        str | None, typer.Option("--base-root", metavar="FILE", help="Lines that weights root --lines wrote of A: A is not hashed again.")
+    ] = None,
+    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> Answer:
     """Say what changed between two weights, tensor by tensor, with both roots."""
     from countermark.app.weights import events_of, not_borne_out, recorded_edits
-    from countermark.cli.context import new_file
+    from countermark.cli.context import digest_cache, new_file
     from countermark.cli.failures import CallRefused
     from countermark.cli.weights_maps import drawn, picture
     from countermark.lines.defects import known
     from countermark.lines.spectrum import spectrum_note
     from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import counted
-    from countermark.lines.weights import COLUMNS, difference_document, difference_rows, root_lines, verdict_line
+    from countermark.lines.weights import COLUMNS, difference_rows, known_lines, root_lines, verdict_line
     from countermark.values import Refused
     from countermark.weights.difference import failing, surprises_of
 
@@ -56,11 +62,12 @@ def weights_diff(
     claimed = recorded_edits(edits or ())
     if isinstance(claimed, Refused):
         raise CallRefused(known(claimed.defects))
-    found = _compared(a, b, partial, spectrum)
+    cache = digest_cache(fresh)
+    found = _compared(a, b, partial, spectrum, cache, base_root)
     difference = found.found
     surprises = surprises_of(difference.rows, expect or ())
     failed = tuple(DifferenceFailsOn(rule, names) for rule, names in failing(difference.rows, rules, surprises))
-    defects = known((*failed, *not_borne_out(difference, claimed)))
+    defects = known((*failed, *not_borne_out(difference, claimed), *cache.disagreed))
     events = events_of(difference, f"diff:{b}") if record is not None else ()
     if record is not None:
         new_file(record, "--record", b"".join(events))
@@ -70,6 +77,7 @@ def weights_diff(
     lines = [verdict_line(difference, found.spectra), *root_lines(difference)]
     if (note := spectrum_note(found.spectra, spectrum is True)) is not None and spectrum is not False:
         lines.append(note)
+    lines.extend(known_lines(found.known, base_root))
     if expect:
         lines.append(f"expected and unchanged: {len(surprises.unchanged):,}; changed and not expected: {len(surprises.changed):,}")
     if record is not None:
@@ -79,8 +87,20 @@ def weights_diff(
         *((drawn(found, surprises),) if draws and not as_json else ()),
         *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()),
     )
-    document = {"a": a, "b": b, "complete": not (found.left_out_a or found.left_out_b), **difference_document(difference, found.spectra)}
-    return Answer(document, blocks, defects, known((*found.left_out_a, *found.left_out_b)), REFUSED if defects else 0)
+    document = _document(found, a, b, base_root)
+    return Answer(document, blocks, defects, known((*found.left_out_a, *found.left_out_b, *cache.warnings)), REFUSED if defects else 0)
+
+
+def _document(found: "Compared", a: str, b: str, base_root: "str | None") -> "Document":
+    from countermark.lines.weights import difference_document
+
+    return {
+        "a": a,
+        "b": b,
+        "complete": not (found.left_out_a or found.left_out_b),
+        "known": {"a": found.known[0], "b": found.known[1], "baseRoot": base_root},
+        **difference_document(found.found, found.spectra),
+    }
 
 
 def _rules(texts: "list[str] | None") -> "tuple[Rule, ...]":
@@ -96,7 +116,7 @@ def _rules(texts: "list[str] | None") -> "tuple[Rule, ...]":
     return tuple(rule for rule in RULES if rule in (texts or ()))
 
 
-def _compared(a: str, b: str, partial: bool, spectrum: "bool | None") -> "Compared":
+def _compared(a: str, b: str, partial: bool, spectrum: "bool | None", cache: "DigestCache", base_root: "str | None") -> "Compared":
     """The difference, or a call that is refused."""
     from countermark.app.weights import weights_diff as compared
     from countermark.cli.context import existing_path
@@ -110,7 +130,16 @@ def _compared(a: str, b: str, partial: bool, spectrum: "bool | None") -> "Compar
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     paths = (existing_path(a, "a folder of weights or one file of them"), existing_path(b, "a folder of weights or one file of them"))
     watching = hashing(f"{a} and {b}"), hashing(f"spectra of {a} and {b}")
-    found = compared(*paths, partial=partial, spectrum=spectrum, preflight=_preflight, progress=watching[0], measuring=watching[1])
+    found = compared(
+        *paths,
+        partial=partial,
+        spectrum=spectrum,
+        cache=cache,
+        base_lines=base_root,
+        preflight=_preflight,
+        progress=watching[0],
+        measuring=watching[1],
+    )
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
     return found

@@ -4,7 +4,8 @@ Rules kept here:
 
 1. Two threads, each with a tensor of its own and two small buffers: reading, hashing and comparing release the interpreter's lock.
 2. Blocks that are equal are hashed once for both sides; from the first block that differs, each side has a hash of its own.
-3. Where A's digests are known already (recorded for just these files), equal tensors are not hashed at all.
+3. What is known of either side's digests (recorded for just these files) is not hashed again; values are compared all the same. Two tensors
+   whose bytes say the opposite of their digests refuse the comparison: what was recorded is not of these files.
 4. A short read, or a file that is another one afterwards, refuses the whole comparison: never a number from two versions of a file.
 5. The biggest tensors begin, so that no thread is left alone with one at the end. Stopping is looked for before every block.
 """
@@ -24,7 +25,7 @@ from countermark.values import NonEmpty, Refused, Sha256
 from countermark.weights.difference import CommonRows, Numbers, TensorDifference, TensorSide
 from countermark.weights.dtypes import DTYPE_BITS
 from countermark.weights.pairing import Pair, Pairing
-from countermark.weights.refusals import FileDefect
+from countermark.weights.refusals import DigestsContradict, FileDefect
 
 #: Elements in a block: 1 MiB of 32-bit numbers, and a multiple of what any packing needs.
 BLOCK_ELEMENTS: Final = 1 << 18
@@ -43,11 +44,20 @@ class Hash(Protocol):
 
 
 class Unread(Exception):
-    """A file could not be read as it stood when it was opened."""
+    """A file could not be read as it stood when it was opened, or is not the one that digests were recorded of."""
 
-    def __init__(self, defect: FileDefect) -> None:
+    def __init__(self, defect: FileDefect | DigestsContradict) -> None:
         super().__init__(str(defect))
         self.defect = defect
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The digests of a pair that were recorded already; None: not this one."""
+
+    a: Sha256 | None = None
+    b: Sha256 | None = None
 
 
 class Stopped(Exception):
@@ -121,8 +131,9 @@ def _hash_of(one: Located, size: int, job: _Job) -> Hash:
     return hasher
 
 
-def _hash_whole(one: Located, job: _Job) -> Sha256:
-    return Sha256(_hash_of(one, one.bytes, job).hexdigest())
+def _whole(one: Located, known: Sha256 | None, job: _Job) -> TensorSide:
+    """A tensor with its digest, which is measured where it is not known."""
+    return _side(one, known if known is not None else Sha256(_hash_of(one, one.bytes, job).hexdigest()))
 
 
 def _side(one: Located, digest: Sha256) -> TensorSide:
@@ -138,14 +149,15 @@ def _compared_as(dtype: str) -> str:
     return dtype if dtype in DTYPE_BITS else "U8"
 
 
-def _same_type(a: Located, b: Located, raw: bool, known: Sha256 | None, job: _Job) -> tuple[Numbers | None, Sha256, Sha256]:
+def _same_type(a: Located, b: Located, raw: bool, known: Known, job: _Job) -> tuple[Numbers | None, Sha256, Sha256]:
     """Two tensors of one type and size: their numbers (None: all bytes are equal) and digests."""
     from countermark.weights.statistics import Comparison
 
     step = _block_bytes(a.span.dtype)
     buffers = _Buffers(min(step, max(a.bytes, 1)), min(step, max(b.bytes, 1)))
-    hash_a: Hash | None = None if known is not None else hashlib.sha256()
-    hash_b: Hash | None = None
+    # As long as all is equal, one hash is of both sides; where a digest is known, there is none until a difference shows.
+    shared: Hash | None = hashlib.sha256() if known.a is None and known.b is None else None
+    hash_a, hash_b = shared, None
     comparison: Comparison | None = None
     equal_until = 0
     for offset in range(0, a.bytes, step):
@@ -153,30 +165,47 @@ def _same_type(a: Located, b: Located, raw: bool, known: Sha256 | None, job: _Jo
         if comparison is None and left != right:
             equal_until = offset
             comparison = Comparison(_compared_as(a.span.dtype), _compared_as(b.span.dtype), raw)
-            hash_b = hash_a.copy() if hash_a is not None else _hash_of(b, offset, job)
+            if known.a is None and shared is None:
+                hash_a = _hash_of(a, offset, job)
+            if known.b is None:
+                hash_b = shared.copy() if shared is not None else _hash_of(b, offset, job)
         if hash_a is not None:
             hash_a.update(left)
-        if comparison is not None and hash_b is not None:
+        if hash_b is not None:
             hash_b.update(right)
+        if comparison is not None:
             comparison.add(left, right)
-    digest_a = known if hash_a is None else Sha256(hash_a.hexdigest())
-    assert digest_a is not None, "either it is known, or it was hashed"
-    if comparison is None or hash_b is None:
-        return None, digest_a, digest_a
+    digest_a = known.a if hash_a is None else Sha256(hash_a.hexdigest())
+    if comparison is None:
+        return None, *_agreed(a, digest_a, known.b)
+    digest_b = known.b if hash_b is None else Sha256(hash_b.hexdigest())
+    assert digest_a is not None
+    assert digest_b is not None, "where a side differs, its digest is known or was hashed"
+    if digest_a == digest_b:
+        raise Unread(DigestsContradict(a.span.name))
     for offset in range(0, equal_until, step):
         # What lies before the first difference counts for the norms, and only tensors that differ have any.
         left, right = buffers.filled(a, a, offset, step, job)
         comparison.add(left, right)
-    return comparison.result(), digest_a, Sha256(hash_b.hexdigest())
+    return comparison.result(), digest_a, digest_b
 
 
-def _across_types(a: Located, b: Located, elements: int, job: _Job) -> tuple[Numbers, Sha256, Sha256]:
+def _agreed(a: Located, digest_a: Sha256 | None, digest_b: Sha256 | None) -> tuple[Sha256, Sha256]:
+    """The one digest of two tensors whose bytes are equal."""
+    digest = digest_a if digest_a is not None else digest_b
+    assert digest is not None, "either it is known, or it was hashed"
+    if digest_b is not None and digest_b != digest:
+        raise Unread(DigestsContradict(a.span.name))
+    return digest, digest
+
+
+def _across_types(a: Located, b: Located, elements: int, known: Known, job: _Job) -> tuple[Numbers, Sha256, Sha256]:
     """Two tensors of different types and equally many elements."""
     from countermark.weights.statistics import Comparison
 
     steps = (_block_bytes(a.span.dtype), _block_bytes(b.span.dtype))
     buffers = _Buffers(min(steps[0], max(a.bytes, 1)), min(steps[1], max(b.bytes, 1)))
-    hashes = (hashlib.sha256(), hashlib.sha256())
+    hashes = tuple(hashlib.sha256() if digest is None else None for digest in (known.a, known.b))
     comparison = Comparison(a.span.dtype, b.span.dtype)
     for at in range(-(-elements // BLOCK_ELEMENTS)):
         parts: list[memoryview] = []
@@ -184,10 +213,17 @@ def _across_types(a: Located, b: Located, elements: int, job: _Job) -> tuple[Num
             part = buffer[: min(step, side.bytes - at * step)]
             job.advance(len(part))
             _fill(side.file, part, side.begin + at * step)
-            hasher.update(part)
+            if hasher is not None:
+                hasher.update(part)
             parts.append(part)
         comparison.add(parts[0], parts[1])
-    return comparison.result(), Sha256(hashes[0].hexdigest()), Sha256(hashes[1].hexdigest())
+    digests = (
+        Sha256(hasher.hexdigest()) if hasher is not None else digest for hasher, digest in zip(hashes, (known.a, known.b), strict=True)
+    )
+    digest_a, digest_b = digests
+    assert digest_a is not None
+    assert digest_b is not None, "what is not known was hashed"
+    return comparison.result(), digest_a, digest_b
 
 
 def _common_rows(a: Located, b: Located, rows: int, job: _Job) -> CommonRows:
@@ -205,18 +241,17 @@ def _common_rows(a: Located, b: Located, rows: int, job: _Job) -> CommonRows:
     return CommonRows(rows, comparison.changed)
 
 
-def _compare(pair: Pair, a: Located, b: Located, raw: bool, known: Sha256 | None, job: _Job) -> TensorDifference:
+def _compare(pair: Pair, a: Located, b: Located, raw: bool, known: Known, job: _Job) -> TensorDifference:
     renamed = pair.a.name != pair.b.name
     if pair.a.shape != pair.b.shape:
         rows = pair.common_rows()
         common = None if rows is None else _common_rows(a, b, rows, job)
-        sides = (_side(a, known if known is not None else _hash_whole(a, job)), _side(b, _hash_whole(b, job)))
-        return TensorDifference("reshaped", *sides, common=common)
+        return TensorDifference("reshaped", _whole(a, known.a, job), _whole(b, known.b, job), common=common)
     if pair.cast and not {pair.a.dtype, pair.b.dtype} <= DTYPE_BITS.keys():
-        return TensorDifference("cast", _side(a, known if known is not None else _hash_whole(a, job)), _side(b, _hash_whole(b, job)))
+        return TensorDifference("cast", _whole(a, known.a, job), _whole(b, known.b, job))
     if pair.cast:
         elements = a.bytes * 8 // DTYPE_BITS[pair.a.dtype]
-        numbers, digest_a, digest_b = _across_types(a, b, elements, job)
+        numbers, digest_a, digest_b = _across_types(a, b, elements, known, job)
         return TensorDifference("cast", _side(a, digest_a), _side(b, digest_b), numbers)
     found, digest_a, digest_b = _same_type(a, b, raw, known, job)
     if found is None:
@@ -231,24 +266,27 @@ def compare(
     *,
     raw: frozenset[str] = frozenset(),
     known: Mapping[str, Sha256] | None = None,
+    known_b: Mapping[str, Sha256] | None = None,
     progress: Progress | None = None,
-) -> tuple[TensorDifference, ...] | Refused[FileDefect]:
+) -> tuple[TensorDifference, ...] | Refused[FileDefect | DigestsContradict]:
     """One row for every tensor of both sides, in no order; or every file that could not be read as it stood.
 
-    ``raw``: names (in A) that are compared by bits alone. ``known``: digests of A's tensors that were recorded for these very files.
+    ``raw``: names (in A) that are compared by bits alone. ``known`` and ``known_b``: digests of A's and of B's
+    tensors that were recorded for these very files.
     """
-    recorded = known or {}
+    recorded, recorded_b = known or {}, known_b or {}
     total = sum(one.bytes for side in (a, b) for one in side.tensors.values())
     job = _Job(total, progress)
     work: list[tuple[int, Callable[[], TensorDifference]]] = []
     for pair in pairing.pairs:
         left, right = a.tensors[pair.a.name], b.tensors[pair.b.name]
         by_bits = pair.a.name in raw or pair.a.dtype not in DTYPE_BITS
-        work.append((left.bytes + right.bytes, _of_pair(pair, left, right, by_bits, recorded.get(pair.a.name), job)))
+        digests = Known(recorded.get(pair.a.name), recorded_b.get(pair.b.name))
+        work.append((left.bytes + right.bytes, _of_pair(pair, left, right, by_bits, digests, job)))
     for span in pairing.only_a:
         work.append((a.tensors[span.name].bytes, _of_one("only_a", a.tensors[span.name], recorded.get(span.name), job)))
     for span in pairing.only_b:
-        work.append((b.tensors[span.name].bytes, _of_one("only_b", b.tensors[span.name], None, job)))
+        work.append((b.tensors[span.name].bytes, _of_one("only_b", b.tensors[span.name], recorded_b.get(span.name), job)))
     work.sort(key=lambda one: -one[0])
     rows, defects = _done([task for _, task in work], job)
     defects += [*a.changed(), *b.changed()]
@@ -256,22 +294,22 @@ def compare(
     return Refused(refused) if refused is not None else tuple(rows)
 
 
-def _of_pair(pair: Pair, a: Located, b: Located, raw: bool, known: Sha256 | None, job: _Job) -> Callable[[], TensorDifference]:
+def _of_pair(pair: Pair, a: Located, b: Located, raw: bool, known: Known, job: _Job) -> Callable[[], TensorDifference]:
     return lambda: _compare(pair, a, b, raw, known, job)
 
 
 def _of_one(status: Literal["only_a", "only_b"], one: Located, known: Sha256 | None, job: _Job) -> Callable[[], TensorDifference]:
     def hashed() -> TensorDifference:
-        side = _side(one, known if known is not None else _hash_whole(one, job))
+        side = _whole(one, known, job)
         return TensorDifference(status, side, None) if status == "only_a" else TensorDifference(status, None, side)
 
     return hashed
 
 
-def _done(tasks: list[Callable[[], TensorDifference]], job: _Job) -> tuple[list[TensorDifference], list[FileDefect]]:
+def _done(tasks: list[Callable[[], TensorDifference]], job: _Job) -> tuple[list[TensorDifference], list[FileDefect | DigestsContradict]]:
     """Run the tasks on the threads. A failure to read stops the others; an interruption stops them all and goes on upwards."""
     rows: list[TensorDifference] = []
-    defects: list[FileDefect] = []
+    defects: list[FileDefect | DigestsContradict] = []
 
     def guarded(task: Callable[[], TensorDifference]) -> None:
         try:

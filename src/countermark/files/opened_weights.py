@@ -97,8 +97,13 @@ class OpenedWeights:
     def close(self) -> None:
         self._stack.close()
 
+    @property
+    def files(self) -> tuple[OpenFile, ...]:
+        """The files that were opened: without those in which something was laid out anew."""
+        return self._files
+
     def holds(self, file: OpenFile) -> bool:
-        """Whether this is one of the files that were opened, and not one in which something was laid out anew."""
+        """Whether this is one of the files that were opened."""
         return any(file is each for each in self._files)
 
     def changed(self) -> tuple[FileChanged, ...]:

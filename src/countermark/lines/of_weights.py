@@ -20,6 +20,7 @@ from countermark.weights import (
     HeaderMetadataInvalid,
     HeaderUnparseable,
     NameDefect,
+    RootLineUnreadable,
     TensorEntryInvalid,
     TensorNameUnprintable,
     TensorOutOfBounds,
@@ -37,10 +38,18 @@ from countermark.weights.edits import (
     EditUnhashed,
     EditUnreadable,
 )
-from countermark.weights.refusals import CachedDigestsDamaged, CachedDigestsDisagree, CacheDefect, CacheUnwritable, DigestsContradict
+from countermark.weights.refusals import (
+    CachedDigestsDamaged,
+    CachedDigestsDisagree,
+    CacheDefect,
+    CacheUnwritable,
+    DigestsContradict,
+    RecordedDefect,
+    RootLineOfOther,
+)
 
 EditsDefect = EditDefect | EditUnreadable | EditNotInArtifact
-WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect | CacheDefect
+WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect | CacheDefect | RecordedDefect
 
 _AGAIN = "fetch or write the file again: it is not what its writer meant to leave"
 _WRITER = "have it written again by the official safetensors library"
@@ -51,6 +60,8 @@ def weights_sentence(defect: WeightsDefect) -> Sentence:
         return _edit_sentence(defect)
     if isinstance(defect, CacheDefect):
         return _cache_sentence(defect)
+    if isinstance(defect, RecordedDefect):
+        return _recorded_sentence(defect)
     if isinstance(defect, CompositionDefect):
         return _composition_sentence(defect)
     match defect:
@@ -157,3 +168,15 @@ def _cache_sentence(defect: CacheDefect) -> Sentence:
                 f"what is recorded of {quoted(tensor)} says the opposite of what its bytes show",
                 "measure it with --fresh, and leave out recorded lines that are not of this base",
             )
+
+
+def _recorded_sentence(defect: RecordedDefect) -> Sentence:
+    match defect:
+        case RootLineUnreadable(line, why):
+            return Sentence(
+                f"{quoted(line)} is no line of a root: {plain(why)}", "write them with countermark weights root PATH --lines FILE"
+            )
+        case RootLineOfOther(tensor, said, found):
+            told = f"has {quoted(tensor)} as {plain(said)}" if said else f"has no {quoted(tensor)}"
+            lies = f"the weights have it as {plain(found)}" if found else "the weights have it not"
+            return Sentence(f"what was recorded {told}, and {lies}", "name the lines that were recorded of these weights")

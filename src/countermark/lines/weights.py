@@ -128,6 +128,14 @@ def root_told(root: WeightsRoot | Rootless) -> str:
     return root.spell() if isinstance(root, WeightsRoot) else f"no root: {_ROOTLESS[root]}"
 
 
+def known_lines(known: tuple[int, int], base_root: str | None) -> tuple[str, ...]:
+    """Of how many tensors the digests were known and are not measured now; nothing where all were."""
+    if base_root is not None:
+        return (f"A's digests are those of {plain(base_root)}, and were not measured",)
+    sides = [f"{counted(count, 'tensor')} of {side}" for side, count in zip("AB", known, strict=True) if count]
+    return (f"digests of {listed(sides)} were measured before; --fresh measures all of them",) if sides else ()
+
+
 def _root_line(side: str, root: WeightsRoot | Rootless) -> str:
     return f"{side} {root_told(root)}" if isinstance(root, WeightsRoot) else f"{side} has {root_told(root)}"
 

@@ -25,10 +25,12 @@ from countermark.weights.header import (
 )
 from countermark.weights.root import (
     NameDefect,
+    RootLineUnreadable,
     TensorLine,
     TensorNameUnprintable,
     TensorRepeated,
     name_defects,
+    read_root_text,
     root_text,
     weights_root,
 )
@@ -46,6 +48,7 @@ __all__ = [
     "HeaderMetadataInvalid",
     "HeaderUnparseable",
     "NameDefect",
+    "RootLineUnreadable",
     "TensorEntryInvalid",
     "TensorLine",
     "TensorNameUnprintable",
@@ -59,6 +62,7 @@ __all__ = [
     "header_length",
     "name_defects",
     "read_header",
+    "read_root_text",
     "root_text",
     "size_bytes",
     "weights_root",

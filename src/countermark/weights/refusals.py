@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
 from countermark.weights.header import HeaderDefect
-from countermark.weights.root import NameDefect
+from countermark.weights.root import NameDefect, RootLineUnreadable
 
 
 @final
@@ -98,6 +98,18 @@ class DigestsContradict:
     tensor: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class RootLineOfOther:
+    """A recorded line says another tensor than the weights hold: another type or shape, one that they have not (``found`` is empty), or
+    none where they have one (``said`` is empty)."""
+
+    tensor: str
+    said: str
+    found: str
+
+
+RecordedDefect = RootLineUnreadable | RootLineOfOther
 CacheDefect = CachedDigestsDamaged | CacheUnwritable | CachedDigestsDisagree | DigestsContradict
 
 

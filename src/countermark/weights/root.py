@@ -6,15 +6,17 @@ Rules kept here:
    ``<sha256 of the raw data bytes, hex> <DTYPE> [d0,d1,…] <name>``. The root is the SHA-256 of that text.
 2. The name stands last and holds no control character, so a line has one reading and the text has one set of tensors.
 3. Names that have no place in such a text (repeated, with a control character, not Unicode) are refused, all at once.
-4. On purpose not invariant: a cast, a rename, −0.0 for 0.0, a tied tensor that is stored or dropped.
+4. Such a text can be read back: only one whose SHA-256 is a root is taken, and every line of another that is none is named.
+5. On purpose not invariant: a cast, a rename, −0.0 for 0.0, a tied tensor that is stored or dropped.
 """
 
 import hashlib
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from countermark.values import NonEmpty, Refused, Sha256, WeightsRoot
 from countermark.weights.dtypes import DTYPE_BITS
@@ -79,6 +81,54 @@ def weights_root(lines: Iterable[TensorLine]) -> WeightsRoot | Refused[NameDefec
     if defects := NonEmpty.of(name_defects(line.name for line in tensors)):
         return Refused(defects)
     return WeightsRoot(hashlib.sha256(root_text(tensors).encode("utf-8")).hexdigest())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RootLineUnreadable:
+    """A line of what should be the text of a root (``line``: its file and number) is none."""
+
+    line: str
+    why: str
+
+
+_SIZE: Final = "(?:0|[1-9][0-9]{0,19})"
+_LINE: Final = re.compile(rf"([0-9a-f]{{64}}) ([A-Z0-9_]+) \[((?:{_SIZE}(?:,{_SIZE})*)?)\] (.*)", re.ASCII | re.DOTALL)
+
+
+def read_root_text(source: str, content: bytes) -> tuple[TensorLine, ...] | Refused[RootLineUnreadable]:
+    """The lines of a root's text, from the bytes of the file ``source``, or every line that keeps it from being one."""
+    try:
+        head, *lines = content.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        return Refused(NonEmpty(RootLineUnreadable(f"{source}:1", f"byte {error.start} is not UTF-8")))
+    defects = [] if head == "wr1" else [RootLineUnreadable(f"{source}:1", "the text of a root begins with the line wr1")]
+    if not lines or lines.pop():
+        defects.append(RootLineUnreadable(f"{source}:{len(lines) + 2}", "the text does not end with its last line"))
+    found: list[TensorLine] = []
+    for number, text in enumerate(lines, 2):
+        line = _read_line(text)
+        why = line if isinstance(line, str) else None
+        if isinstance(line, TensorLine):
+            if found and found[-1].name.encode() >= line.name.encode():
+                why = "it does not stand in the order of the names"
+            found.append(line)
+        if why is not None:
+            defects.append(RootLineUnreadable(f"{source}:{number}", why))
+    return tuple(found) if (refused := NonEmpty.of(defects)) is None else Refused(refused)
+
+
+def _read_line(text: str) -> TensorLine | str:
+    """A tensor's line, or why the text is none."""
+    parts = _LINE.fullmatch(text)
+    if parts is None:
+        return "it is not of the form: digest, dtype, [shape], name"
+    digest, dtype, shape, name = parts.groups()
+    if dtype not in DTYPE_BITS:
+        return "its dtype is not one that safetensors spells"
+    if _unprintable(name):
+        return "its name holds a control character"
+    return TensorLine(name, dtype, tuple(int(size) for size in shape.split(",")) if shape else (), Sha256(digest))
 
 
 def _unprintable(name: str) -> bool:
