@@ -236,6 +236,17 @@ def test_recorded_edits_give_the_root_without_the_edited_model(here: Path, call:
     ]
 
 
+def test_the_lines_of_a_base_are_enough_to_derive_the_root(here: Path, call: Caller) -> None:
+    base, last = chain(here, call)
+    call("weights", "root", "v0.safetensors", "--lines", "base.lines")
+    for number in range(3):
+        os.remove(f"v{number}.safetensors")
+    document = call("weights", "apply-root", "base.lines", "step0.jsonl", "step1.jsonl", "--json").document()
+    assert (document["base"], document["root"]) == (base, last)
+    (here / "torn.lines").write_bytes((here / "base.lines").read_bytes()[:-1])
+    assert call("weights", "apply-root", "torn.lines", "step1.jsonl", "--json").codes() == ["RootLineUnreadable"]
+
+
 def test_every_edit_and_every_line_that_does_not_fit_is_named(here: Path, call: Caller) -> None:
     chain(here, call)
     event = json.loads((here / "step0.jsonl").read_text())

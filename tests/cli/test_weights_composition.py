@@ -1,6 +1,7 @@
 """``weights composition`` as a person calls it: what moves the digest in folders as PEFT and Transformers leave them, and every refusal."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from countermark.files import adapter, composition, tokenizer_folder
 from tests.cli.called import Caller
 from tests.faults import planted, proven_by
 from tests.files.folders import adapter_bytes, adapter_config
+from tests.files.ggufs import DATA, GOOD, gguf_file
 from tests.files.tensors import encoded, f32, write
 
 MERGED = ("--adapter", "a", "--adapter", "b", "--merge", "active")
@@ -123,6 +125,30 @@ def test_what_the_folders_say_is_taken_and_where_it_was_read_is_told(scene: Path
     document = call("weights", "composition", "base", "--json").document()
     assert (document["composition"]["quantization"], document["sources"]["quantization"]) == (stored, "config.json")
     assert digest(call, "--quantization", "q.json") == document["digest"]
+
+
+def roots_alone(path: Path, links_to: object) -> None:
+    """Every base is safetensors."""
+
+
+@proven_by(planted(composition, "form_of", roots_alone))
+def test_a_base_without_a_root_is_told_by_its_exact_files(scene: Path, call: Caller) -> None:
+    write(scene / "base.gguf", gguf_file(GOOD, DATA))
+    write(scene / "base.pt", b"pickled")
+    os.mkdir("sharded")
+    write(scene / "sharded/pytorch_model.bin", b"pickled")
+    write(scene / "sharded/config.json", b'{"dtype": "float32"}')
+    for name in ("base.gguf", "base.pt", "sharded"):
+        called = call("weights", "composition", name, "--tokenizer", "base", "--dtype", "fp32", "--json")
+        document = call("weights", "root", name, "--json").document()
+        assert (called.code, document["root"]) == (0, None)
+        assert called.document()["composition"]["base"] == document["files"]
+    write(scene / "sharded/adapter_model.bin", b"pickled")
+    os.remove("sharded/pytorch_model.bin")
+    refused = call("weights", "composition", "sharded", "--tokenizer", "base", "--json")
+    assert refused.codes() == ["CompositionPartRefused", "WeightsOfOtherKind"]
+    unread = call("weights", "composition", "base", "--adapter", "sharded", "--merge", "active", "--json")
+    assert unread.codes() == ["CompositionPartRefused", "WeightsAbsent", "FileAbsent"]
 
 
 def test_a_key_that_nobody_knows_counts_and_is_told(scene: Path, call: Caller) -> None:

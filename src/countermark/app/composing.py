@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import final
 
 from countermark.files.composition import Loading, MeasuredComposition, measure_composition
+from countermark.files.digest_cache import DigestCache
 from countermark.files.model_folder import TotalProgress, measure_weights
 from countermark.recipe.composition import Derivation
 from countermark.values import NonEmpty, Refused
@@ -20,10 +21,10 @@ class Composed:
     derivation: Derivation | None
 
 
-def compose(loading: Loading, made: str | None, progress: Callable[[str], TotalProgress]) -> Composed | Refused[object]:
-    """The composition of what was loaded, or every defect of its parts and of ``made``."""
-    measured = measure_composition(loading, progress)
-    weights = None if made is None else measure_weights(Path(made), progress=progress(made))
+def compose(loading: Loading, made: str | None, cache: DigestCache, progress: Callable[[str], TotalProgress]) -> Composed | Refused[object]:
+    """The composition of what was loaded, or every defect of its parts and of ``made``. What the cache knows is not read again."""
+    measured = measure_composition(loading, progress, cache)
+    weights = None if made is None else measure_weights(Path(made), progress=progress(made), cache=cache)
     refusals = [part for part in (measured, weights) if isinstance(part, Refused)]
     if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
         return Refused(defects)

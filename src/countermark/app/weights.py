@@ -15,10 +15,10 @@ from typing import Final, final
 from countermark.app.errors import EnvironmentFailed
 from countermark.files.comparing import compare
 from countermark.files.digest_cache import DigestCache
-from countermark.files.model_folder import measure_weights
+from countermark.files.model_folder import MeasuredWeights, measure_weights
 from countermark.files.opened_weights import OpenedWeights, open_weights
 from countermark.files.reading import read_small
-from countermark.files.recorded import read_lines, recorded_of
+from countermark.files.recorded import is_lines, read_lines, recorded_of
 from countermark.files.spectra import spectra_of
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights import TensorLine, TensorSpan, weights_root
@@ -124,23 +124,28 @@ class Applied:
     edited: int
 
 
-def apply_root(base: str, files: Sequence[str], progress: Callable[[int, int], None]) -> Applied | Refused[object]:
-    """The root of what the edits make of a base (a folder or file of weights), without an edited model; every edit that does not fit is
-    named."""
-    measured = measure_weights(Path(base), progress=progress)
+def apply_root(base: str, files: Sequence[str], cache: DigestCache, progress: Callable[[int, int], None]) -> Applied | Refused[object]:
+    """The root of what the edits make of a base, without an edited model; every edit that does not fit is named. The base is a folder or
+    file of weights, whose digests may be in the cache, or the lines of its root alone."""
+    measured = read_lines(base) if is_lines(base) else _lines_of(measure_weights(Path(base), progress=progress, cache=cache))
     edits = recorded_edits(files)
     refusals = [part for part in (measured, edits) if isinstance(part, Refused)]
     if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
         return Refused(defects)
     assert not isinstance(measured, Refused)
     assert not isinstance(edits, Refused)
-    lines = apply_edits(measured.tensors, edits)
+    lines = apply_edits(measured, edits)
     if isinstance(lines, Refused):
         return Refused(lines.defects)
-    root = weights_root(lines)
+    start, root = weights_root(measured), weights_root(lines)
+    assert not isinstance(start, Refused), "its names were read as those of a root"
     assert not isinstance(root, Refused), "the names are the base's, which has a root"
-    before = {line.name: line.sha256 for line in measured.tensors}
-    return Applied(measured.root, root, len(edits), sum(line.sha256 != before[line.name] for line in lines))
+    before = {line.name: line.sha256 for line in measured}
+    return Applied(start, root, len(edits), sum(line.sha256 != before[line.name] for line in lines))
+
+
+def _lines_of(measured: MeasuredWeights | Refused[WeightsDefect]) -> tuple[TensorLine, ...] | Refused[WeightsDefect]:
+    return measured if isinstance(measured, Refused) else measured.tensors
 
 
 def recorded_edits(files: Sequence[str]) -> tuple[TensorEdit, ...] | Refused[FileDefect | EditUnreadable]:

@@ -4,18 +4,19 @@ from typing import Annotated
 
 import typer
 
-from countermark.cli.answers import Answer, Lines
-from countermark.cli.options import JsonOption
+from countermark.cli.answers import REFUSED, Answer, Lines
+from countermark.cli.options import FreshOption, JsonOption
 
 
 def weights_apply_root(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="A folder of weights, or one file of them: what the edits began at.")],
+    base: Annotated[str, typer.Argument(metavar="BASE", help="What the edits began at: weights, or the lines of their root.")],
     events: Annotated[list[str], typer.Argument(metavar="EVENTS...", help="Files of events, in the order in which they were recorded.")],
+    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> Answer:
     """Derive the root that recorded edits make of a base, or name every edit that does not fit."""
     from countermark.app.weights import apply_root
-    from countermark.cli.context import existing_file, existing_path
+    from countermark.cli.context import digest_cache, existing_file, existing_path
     from countermark.cli.failures import CallRefused
     from countermark.cli.progress import hashing
     from countermark.lines.defects import known
@@ -23,9 +24,11 @@ def weights_apply_root(
     from countermark.values import Refused
 
     files = [existing_file(path, "a file of events") for path in events]
-    found = apply_root(existing_path(base, "a folder of weights or one file of them"), files, hashing(base))
+    cache = digest_cache(fresh)
+    found = apply_root(existing_path(base, "a folder of weights or one file of them"), files, cache, hashing(base))
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
     lines = (found.root.spell(), f"{counted(found.edits, 'edit')} of {counted(found.edited, 'tensor')} on {found.base.spell()}")
     document = {"base": found.base.spell(), "root": found.root.spell(), "edits": number(found.edits), "edited": number(found.edited)}
-    return Answer(document, (Lines(lines),))
+    defects = known(cache.disagreed)
+    return Answer(document, (Lines(lines),), defects, known(cache.warnings), REFUSED if defects else 0)

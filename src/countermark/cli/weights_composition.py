@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from countermark.cli.answers import Answer, Lines, Table
-from countermark.cli.options import JsonOption
+from countermark.cli.answers import REFUSED, Answer, Lines, Table
+from countermark.cli.options import FreshOption, JsonOption
 
 _ADAPTER = "A folder of an adapter; repeatable, in the order in which they are applied."
 _MERGE = "How adapters came to the base: active, merged, or one of PEFT's combinations, as 'ties weights=0.7,0.3 density=0.5'."
@@ -24,11 +24,12 @@ def weights_composition(
         str | None, typer.Option("--quantization", metavar="Q", help="A name, a file of JSON, dequantized, or none; by default as stored.")
     ] = None,
     made: Annotated[str | None, typer.Option("--made", metavar="PATH", help="A checkpoint that was made of it: links the two.")] = None,
+    fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> Answer:
     """Digest what ran: base, adapters and how they were merged, tokenizer, load type."""
     from countermark.app.composing import compose
-    from countermark.cli.context import existing_path
+    from countermark.cli.context import digest_cache, existing_path
     from countermark.cli.failures import CallRefused
     from countermark.cli.progress import hashing
     from countermark.files.composition import Loading
@@ -38,7 +39,8 @@ def weights_composition(
 
     existing_path(base, "a folder of a model, or one file of weights")
     loading = Loading(base, tuple(adapter or ()), merge, tokenizer, template, dtype, quantization)
-    found = compose(loading, made, hashing)
+    cache = digest_cache(fresh)
+    found = compose(loading, made, cache, hashing)
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
     ran, sources = found.measured.composition, found.measured.sources
@@ -46,4 +48,6 @@ def weights_composition(
     if found.derivation is not None:
         lines.append(f"{found.derivation.made.spell()} was made of it ({made})")
     blocks = (Lines(tuple(lines)), Table(PARTS, composition_rows(ran, sources)))
-    return Answer(composition_document(ran, sources, found.derivation), blocks, warnings=known(found.measured.unknown))
+    document = composition_document(ran, sources, found.derivation)
+    warnings, defects = known((*found.measured.unknown, *cache.warnings)), known(cache.disagreed)
+    return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)

@@ -5,7 +5,8 @@ Rules kept here:
 1. What the base's own configuration says of its type and quantization is taken where a caller says nothing; what neither says is refused,
    with the option that says it.
 2. Every part is looked at, whatever is wrong with another: a refusal names the part, and after it each of its defects by its whole path.
-3. A key of an adapter's configuration that is not known counts as changing what ran, and is told.
+3. A base without a root (a pickle, a GGUF file of packed blocks) is told by the digest of its exact files. An adapter always has a root.
+4. A key of an adapter's configuration that is not known counts as changing what ran, and is told.
 """
 
 import os
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast, final
 
 from countermark.files.adapter import AdapterConfig, read_adapter
+from countermark.files.digest_cache import DigestCache
 from countermark.files.documents import CONFIG_BYTES_MAX, as_object, parse_object
+from countermark.files.measuring import measure_form
 from countermark.files.model_folder import TotalProgress, hub_blobs, measure_weights
+from countermark.files.opened_weights import form_of
 from countermark.files.reading import find, is_folder, read_small
 from countermark.files.tokenizer_folder import FILE_BYTES_MAX, measure_tokenizer
 from countermark.recipe.canonical import canonical_json
@@ -36,11 +40,20 @@ from countermark.recipe.composition import (
     settled_quantization,
     template_digest,
 )
-from countermark.values import NonEmpty, Refused, Sha256, Unreadable, WeightsRoot
-from countermark.weights.refusals import DocumentDefect, DocumentUnreadable, FileAbsent, TokenizerDefect, WeightsDefect, WeightsOfOtherKind
+from countermark.values import FilesDigest, NonEmpty, Refused, Sha256, Unreadable, WeightsRoot
+from countermark.weights.refusals import (
+    DocumentDefect,
+    DocumentUnreadable,
+    ExactDefect,
+    FileAbsent,
+    TokenizerDefect,
+    WeightsDefect,
+    WeightsKind,
+    WeightsOfOtherKind,
+)
 
 CONFIG: Final = "config.json"
-AnyDefect = CompositionDefect | WeightsDefect | TokenizerDefect
+AnyDefect = CompositionDefect | WeightsDefect | TokenizerDefect | ExactDefect
 _T = TypeVar("_T")
 
 
@@ -104,19 +117,31 @@ def _placed(defect: AnyDefect, path: str) -> AnyDefect:
     return placed
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Who is told of the measuring, and what was measured before."""
+
+    progress: Callable[[str], TotalProgress]
+    cache: DigestCache | None
+
+
 def _silent(what: str) -> TotalProgress:
     """Nobody watches."""
     return lambda done, total: None
 
 
-def measure_composition(loading: Loading, progress: Callable[[str], TotalProgress] = _silent) -> MeasuredComposition | Refused[AnyDefect]:
+def measure_composition(
+    loading: Loading, progress: Callable[[str], TotalProgress] = _silent, cache: DigestCache | None = None
+) -> MeasuredComposition | Refused[AnyDefect]:
     """What ran, or everything that keeps it from having a digest."""
     found = _Gathering()
-    base = found.part("base", loading.base, _weights(loading.base, "model", progress(loading.base)))
+    watched = _Watched(progress, cache)
+    base = cast("WeightsRoot | FilesDigest | None", found.part("base", loading.base, _base(loading.base, watched)))
     unknown: list[AdapterKeysUnknown] = []
     adapters: list[AdapterPart] = []
     for number, path in enumerate(loading.adapters, 1):
-        part = found.part(f"adapter {number}", path, _adapter(path, progress(path)))
+        part = found.part(f"adapter {number}", path, _adapter(path, watched))
         if part is not None:
             adapters.append(AdapterPart(part.root, part.config.ran()))
             unknown.extend([AdapterKeysUnknown(path, part.config.unknown())] if part.config.unknown() else ())
@@ -132,14 +157,27 @@ def measure_composition(loading: Loading, progress: Callable[[str], TotalProgres
     return MeasuredComposition(ran, found.sources, tuple(unknown))
 
 
-def _weights(path: str, wanted: str, progress: TotalProgress | None) -> WeightsRoot | Refused[AnyDefect]:
+def _weights(path: str, wanted: WeightsKind, watched: _Watched) -> WeightsRoot | Refused[AnyDefect]:
     """The root of weights that are of the wanted kind, or of none that their name says."""
-    weights = measure_weights(Path(path), progress=progress)
+    weights = measure_weights(Path(path), progress=watched.progress(path), cache=watched.cache)
     if isinstance(weights, Refused):
         return Refused(weights.defects)
     if weights.kind is not None and weights.kind != wanted:
-        return Refused(NonEmpty(WeightsOfOtherKind("model" if wanted == "model" else "adapter", weights.kind)))
+        return Refused(NonEmpty(WeightsOfOtherKind(wanted, weights.kind)))
     return weights.root
+
+
+def _base(path: str, watched: _Watched) -> WeightsRoot | FilesDigest | Refused[AnyDefect]:
+    """The base's root; the digest of its exact files where its form has no root."""
+    real = find(Path(path))
+    if not isinstance(real, Path) or form_of(real, hub_blobs(real)) is None:
+        return _weights(path, "model", watched)
+    measured = measure_form(Path(path), watched.cache, watched.progress(path))
+    if isinstance(measured, Refused):
+        return Refused(measured.defects)
+    if measured.kind == "adapter":
+        return Refused(NonEmpty(WeightsOfOtherKind("model", "adapter")))
+    return measured.root if isinstance(measured.root, WeightsRoot) else measured.files
 
 
 @final
@@ -149,10 +187,10 @@ class _Adapter:
     config: AdapterConfig
 
 
-def _adapter(path: str, progress: TotalProgress | None) -> _Adapter | Refused[AnyDefect]:
+def _adapter(path: str, watched: _Watched) -> _Adapter | Refused[AnyDefect]:
     """An adapter's weights and its configuration, or all that is wrong with either."""
     real = find(Path(path))
-    root = _weights(path, "adapter", progress)
+    root = _weights(path, "adapter", watched)
     config: AdapterConfig | DocumentDefect = (
         read_adapter(real if is_folder(real) else real.parent, links_to=hub_blobs(real)) if isinstance(real, Path) else real
     )

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from countermark.files.digest_cache import DigestCache, Range
 from countermark.files.opened_weights import OpenedWeights
-from countermark.files.reading import find, read_small
+from countermark.files.reading import OpenFile, ShortRead, find, open_file, read_small
 from countermark.values import NonEmpty, Refused, Sha256
 from countermark.weights import TensorLine, read_root_text
 from countermark.weights.difference import TensorDifference
@@ -80,6 +80,19 @@ def keep_digests(side: OpenedWeights, cache: DigestCache, measured: Iterable[tup
         by_file[one.file.fileno()][one.begin, one.end] = digest
     for file in side.files:
         cache.keep(file.name, file.stamp, by_file[file.fileno()])
+
+
+def is_lines(path: str) -> bool:
+    """Whether a file begins as the lines of a root do; no file of weights does."""
+    real = find(Path(path))
+    opened = open_file(real.parent, real.name) if isinstance(real, Path) else None
+    if not isinstance(opened, OpenFile):
+        return False
+    with opened:
+        try:
+            return opened.size >= 4 and opened.read(0, 4) == b"wr1\n"
+        except (OSError, ShortRead):
+            return False
 
 
 def read_lines(path: str) -> tuple[TensorLine, ...] | Refused[FileDefect | RecordedDefect]:
