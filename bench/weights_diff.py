@@ -53,7 +53,7 @@ def made(folder: Path, dtype: str, kind: str, size: int) -> tuple[str, str]:
 
 
 def contenders(a: str, b: str, recorded: str | None, peers: Path | None) -> dict[str, Contender]:
-    ours = (*OURS, "weights", "diff", a, b, "--json", "--no-spectrum")
+    ours = (*OURS, "weights", "diff", a, b, "--json", "--fresh", "--no-spectrum")
     found = {
         "ours": Contender(ours),
         "ours with the spectrum": Contender((*ours[:-1], "--spectrum")),

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast, final
 
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
-from countermark.store.opening import folder_of, is_postgresql
 from countermark.values import NonEmpty, Principal, Refused, Unreadable
 
 SettingDefect = SettingUnknown | SettingUnreadable
@@ -120,6 +119,9 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
             resolved[setting.name] = Resolved(setting, value, source)
     if (refusal := NonEmpty.of(defects)) is not None:
         return Refused(refusal)
+    # The ledger is imported only where somebody asks for a store: commands on files alone start sooner without it.
+    from countermark.store.opening import folder_of, is_postgresql
+
     url = resolved["store.url"].value
     shown = without_password(url)
     resolved["store.url"] = replace(resolved["store.url"], value=shown)
@@ -228,6 +230,8 @@ def _seconds(raw: object) -> str | Unreadable:
 
 
 def _store_url(raw: str) -> str | Unreadable:
+    from countermark.store.opening import folder_of, is_postgresql
+
     if is_postgresql(raw):
         return _database_url(raw)
     if folder_of(raw) is None:

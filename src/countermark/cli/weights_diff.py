@@ -10,8 +10,11 @@ from countermark.cli.answers import REFUSED, Answer, Lines, Table
 from countermark.cli.options import FreshOption, JsonOption
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from countermark.app.weights import Compared
     from countermark.files.digest_cache import DigestCache
+    from countermark.lines.defects import AnyDefect
     from countermark.lines.texts import Document
     from countermark.weights.difference import Rule
     from countermark.weights.pairing import Pairing
@@ -50,7 +53,6 @@ def weights_diff(
     from countermark.cli.context import digest_cache, new_file
     from countermark.cli.failures import CallRefused
     from countermark.cli.weights_maps import drawn, picture
-    from countermark.lines.defects import known
     from countermark.lines.spectrum import spectrum_note
     from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import counted
@@ -61,13 +63,13 @@ def weights_diff(
     rules = _rules(fail_on)
     claimed = recorded_edits(edits or ())
     if isinstance(claimed, Refused):
-        raise CallRefused(known(claimed.defects))
+        raise CallRefused(_known(claimed.defects))
     cache = digest_cache(fresh)
     found = _compared(a, b, partial, spectrum, cache, base_root)
     difference = found.found
     surprises = surprises_of(difference.rows, expect or ())
     failed = tuple(DifferenceFailsOn(rule, names) for rule, names in failing(difference.rows, rules, surprises))
-    defects = known((*failed, *not_borne_out(difference, claimed), *cache.disagreed))
+    defects = _known((*failed, *not_borne_out(difference, claimed), *cache.disagreed))
     events = events_of(difference, f"diff:{b}") if record is not None else ()
     if record is not None:
         new_file(record, "--record", b"".join(events))
@@ -88,7 +90,17 @@ def weights_diff(
         *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()),
     )
     document = _document(found, a, b, base_root)
-    return Answer(document, blocks, defects, known((*found.left_out_a, *found.left_out_b, *cache.warnings)), REFUSED if defects else 0)
+    return Answer(document, blocks, defects, _known((*found.left_out_a, *found.left_out_b, *cache.warnings)), REFUSED if defects else 0)
+
+
+def _known(found: "Iterable[object]") -> "tuple[AnyDefect, ...]":
+    """Defects as all surfaces know them. Their sentences are imported only where there are any: that is a tenth of a small comparison."""
+    kept = tuple(found)
+    if not kept:
+        return ()
+    from countermark.lines.defects import known
+
+    return known(kept)
 
 
 def _document(found: "Compared", a: str, b: str, base_root: "str | None") -> "Document":
@@ -122,7 +134,6 @@ def _compared(a: str, b: str, partial: bool, spectrum: "bool | None", cache: "Di
     from countermark.cli.context import existing_path
     from countermark.cli.failures import CallRefused
     from countermark.cli.progress import hashing
-    from countermark.lines.defects import known
     from countermark.values import Refused
 
     if "numpy" not in sys.modules:
@@ -141,7 +152,7 @@ def _compared(a: str, b: str, partial: bool, spectrum: "bool | None", cache: "Di
         measuring=watching[1],
     )
     if isinstance(found, Refused):
-        raise CallRefused(known(found.defects))
+        raise CallRefused(_known(found.defects))
     return found
 
 
