@@ -146,6 +146,8 @@ def main() -> None:
             for dtype in ("BF16", "F32"):
                 against_others(report, Path(folder) / f"{kind}-{dtype}", dtype, kind, options)
         flat(report, Path(folder) / "flat", options)
+    told = subprocess.run([sys.executable, str(ROOT / "bench/sketching.py")], capture_output=True, text=True, check=True).stdout.strip()
+    report.figure("the spectrum of a matrix of 1,024 × 3,072 on one core", told, "about 15 ms")
     if options.peers is None:
         report.say(f"  {SFT} was not measured: name its environment by --peers")
     if options.keep:

@@ -27,7 +27,7 @@ from countermark.weights.spectrum import Gap, Spectra, Spectrum, changed_rows, c
 
 #: Elements of all changed matrices that are measured unasked: a third of a second on one core.
 UNASKED_ELEMENTS: Final = 1 << 25
-BLOCK_ELEMENTS: Final = 1 << 18
+BLOCK_ELEMENTS: Final = 1 << 16
 WIDE: Final = 16_384
 THREADS: Final = 2
 
