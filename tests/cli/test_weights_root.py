@@ -14,6 +14,7 @@ import pytest
 from countermark.cli import context
 from countermark.files import measuring, reading
 from countermark.files.digest_cache import DigestCache
+from countermark.weights import sameness
 from tests.cli.called import Called, Caller
 from tests.faults import planted, proven_by
 from tests.files.ggufs import DATA, GOOD, gguf_file, info
@@ -100,6 +101,44 @@ def test_the_lines_are_the_text_that_the_root_is_of(here: Path, call: Caller) ->
     assert (again.code, (here / "root.txt").read_bytes()) == (2, text)
     several = call("weights", "root", "s.safetensors", "s.safetensors", "--lines", "new.txt")
     assert (several.code, "several paths are named" in several.err) == (2, True)
+
+
+def kinds_do_not_count() -> AbstractContextManager[object]:
+    """What is not equal is different."""
+    return planted(sameness, "sameness", lambda said, found: "same" if said in found else "different")()
+
+
+@proven_by(kinds_do_not_count)
+def test_a_digest_that_somebody_has_is_the_same_or_another_or_of_a_kind_that_nobody_can_compare(here: Path, call: Caller) -> None:
+    content = write(here / "s.safetensors", encoded(W)).read_bytes()
+    write(here / "folder/model.safetensors", content)
+    measured = call("weights", "root", "s.safetensors", "--json").document()
+    plain = hashlib.sha256(content).hexdigest()
+    root, files = measured["root"], measured["files"]
+    cases = {
+        root: [],
+        files: [],
+        root[4:]: [],
+        root[4:].upper(): [],
+        files[4:]: [],
+        plain: [],
+        f"sha256:{plain}": [],
+        "wr1:" + "a" * 64: ["DigestDiffers"],
+        "fd1:" + "a" * 64: ["DigestDiffers"],
+        "sha256:" + "a" * 64: ["DigestDiffers"],
+        "mc1:" + root[4:]: ["DigestIncomparable"],
+        "a" * 64: ["DigestIncomparable"],
+    }
+    for said, codes in cases.items():
+        called = call("weights", "root", "s.safetensors", "--is", said, "--json")
+        assert (said, called.code, called.codes()) == (said, int(bool(codes)), codes)
+    # The plain hash of a file is none of a folder that holds it.
+    assert call("weights", "root", "folder", "--is", f"sha256:{plain}", "--json").codes() == ["DigestIncomparable"]
+    assert "nobody can tell" in call("weights", "root", "s.safetensors", "--is", "a" * 64).err
+    for said in ("a" * 63, "wr2:" + "a" * 64, "wr1:" + "A" * 64, ""):
+        wrong = call("weights", "root", "s.safetensors", "--is", said)
+        assert (wrong.code, "is no digest" in wrong.err) == (2, True)
+    assert call("weights", "root", "s.safetensors", "folder", "--is", root).code == 2
 
 
 def hashed(called: Called) -> int:

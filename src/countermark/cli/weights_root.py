@@ -10,6 +10,7 @@ from countermark.cli.options import FreshOption, JsonOption
 if TYPE_CHECKING:
     from countermark.files.measuring import MeasuredForm
     from countermark.lines.texts import Document
+    from countermark.values import Digest
 
 _LINES = "Write the lines that the root is of, which weights diff --base-root takes."
 
@@ -17,6 +18,7 @@ _LINES = "Write the lines that the root is of, which weights diff --base-root ta
 def weights_root(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="A folder of weights, or one file of them.")],
     lines: Annotated[str | None, typer.Option("--lines", metavar="FILE", help=_LINES)] = None,
+    wanted: Annotated[str | None, typer.Option("--is", metavar="DIGEST", help="Say whether these weights have this digest.")] = None,
     fresh: FreshOption = False,
     as_json: JsonOption = False,
 ) -> Answer:
@@ -29,9 +31,11 @@ def weights_root(
     from countermark.lines.texts import Document
     from countermark.lines.weights import root_told
     from countermark.values import Refused
+    from countermark.weights.sameness import sameness_defect
 
-    if lines is not None and len(paths) > 1:
-        raise WrongCall("--lines is of one root, and several paths are named", "name one PATH with --lines FILE")
+    for option in (name for name, value in (("--lines FILE", lines), ("--is DIGEST", wanted)) if value is not None and len(paths) > 1):
+        raise WrongCall(f"{option} is of one root, and several paths are named", f"name one PATH with {option}")
+    said = _digest(wanted)
     cache = digest_cache(fresh)
     documents: list[Document] = []
     rows: list[tuple[str, ...]] = []
@@ -45,6 +49,8 @@ def weights_root(
             documents.append({"ok": False, "path": path, "defects": defect_documents(against)})
             continue
         _write_lines(lines, found)
+        if said is not None and (defect := sameness_defect(said, found.digests())) is not None:
+            defects.extend(known([defect]))
         document = _document(found, cache.hashed - before)
         documents.append({"ok": True, "path": path, **document, "defects": []})
         tensors = "-" if found.tensors is None else str(found.tensors)
@@ -53,6 +59,18 @@ def weights_root(
     blocks = (Table(("path", "root", "files", "tensors", "bytes", "hashed"), tuple(rows)),) if rows else ()
     defects.extend(known(cache.disagreed))
     return Answer({**top, "weights": documents}, blocks, tuple(defects), known(cache.warnings), REFUSED if defects else 0)
+
+
+def _digest(text: str | None) -> "Digest | None":
+    """The digest of --is, or a call that says what one is."""
+    from countermark.cli.failures import WrongCall
+    from countermark.values import Unreadable, shown
+    from countermark.weights.sameness import read_any_digest
+
+    read = None if text is None else read_any_digest(text)
+    if isinstance(read, Unreadable):
+        raise WrongCall(f"--is {shown(text or '')} is no digest, because {read.why}", "write --is DIGEST")
+    return read
 
 
 def _document(found: "MeasuredForm", hashed: int) -> "Document":

@@ -19,8 +19,8 @@ from countermark.files.exact import measure_exact
 from countermark.files.located import Located
 from countermark.files.model_folder import PICKLED_INDEX, SINGLE_FILES, MeasuredWeights, TotalProgress, hub_blobs, measure_weights
 from countermark.files.opened_weights import OpenedWeights, OtherFile, PickledShards, form_of, open_weights
-from countermark.files.reading import find
-from countermark.values import FilesDigest, NonEmpty, Refused, WeightsRoot
+from countermark.files.reading import find, is_folder
+from countermark.values import Digest, FilesDigest, NonEmpty, Refused, Sha256, WeightsRoot
 from countermark.weights import TensorLine, weights_root
 from countermark.weights.difference import Rootless
 from countermark.weights.refusals import ExactDefect, FileDefect, WeightsAbsent, WeightsDefect, WeightsKind
@@ -32,7 +32,8 @@ _PICKLED_KINDS: Final[Mapping[str, WeightsKind]] = {"pytorch_model.bin": "model"
 @dataclass(frozen=True, slots=True)
 class MeasuredForm:
     """Weights of any form: the root, or why there is none; the digest of the exact files; how many tensors there are (None: nobody looked)
-    and the bytes that the root, or else the files, are of; every tensor's line where there is a root."""
+    and the bytes that the root, or else the files, are of; every tensor's line where there is a root; ``whole`` is the plain digest of a
+    file that was named itself."""
 
     root: WeightsRoot | Rootless
     files: FilesDigest
@@ -40,6 +41,12 @@ class MeasuredForm:
     bytes: int
     kind: WeightsKind | None
     lines: tuple[TensorLine, ...]
+    whole: Sha256 | None
+
+    def digests(self) -> tuple[Digest, ...]:
+        """Every digest that was measured, each of its kind."""
+        rooted = (self.root,) if isinstance(self.root, WeightsRoot) else ()
+        return (*rooted, self.files, *(() if self.whole is None else (self.whole,)))
 
 
 @final
@@ -66,7 +73,8 @@ def measure_form(
     assert not isinstance(inside, Refused)
     assert not isinstance(files, Refused)
     size = files.bytes if inside.bytes is None else inside.bytes
-    return MeasuredForm(inside.root, files.digest, inside.tensors, size, inside.kind, inside.lines)
+    whole = None if is_folder(path) else files.files[0][1]
+    return MeasuredForm(inside.root, files.digest, inside.tensors, size, inside.kind, inside.lines, whole)
 
 
 def _inside(path: Path, cache: DigestCache | None, progress: TotalProgress | None) -> _Inside | Refused[WeightsDefect]:

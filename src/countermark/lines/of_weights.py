@@ -47,9 +47,10 @@ from countermark.weights.refusals import (
     RecordedDefect,
     RootLineOfOther,
 )
+from countermark.weights.sameness import DigestDiffers, DigestIncomparable, SamenessDefect
 
 EditsDefect = EditDefect | EditUnreadable | EditNotInArtifact
-WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect | CacheDefect | RecordedDefect
+WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect | CacheDefect | RecordedDefect | SamenessDefect
 
 _AGAIN = "fetch or write the file again: it is not what its writer meant to leave"
 _WRITER = "have it written again by the official safetensors library"
@@ -60,6 +61,8 @@ def weights_sentence(defect: WeightsDefect) -> Sentence:
         return _edit_sentence(defect)
     if isinstance(defect, CacheDefect):
         return _cache_sentence(defect)
+    if isinstance(defect, SamenessDefect):
+        return _sameness_sentence(defect)
     if isinstance(defect, RecordedDefect):
         return _recorded_sentence(defect)
     if isinstance(defect, CompositionDefect):
@@ -180,3 +183,14 @@ def _recorded_sentence(defect: RecordedDefect) -> Sentence:
             told = f"has {quoted(tensor)} as {plain(said)}" if said else f"has no {quoted(tensor)}"
             lies = f"the weights have it as {plain(found)}" if found else "the weights have it not"
             return Sentence(f"what was recorded {told}, and {lies}", "name the lines that were recorded of these weights")
+
+
+def _sameness_sentence(defect: SamenessDefect) -> Sentence:
+    match defect:
+        case DigestDiffers(said, found):
+            return Sentence(f"what lies here is {plain(found)}, and not {plain(said)}", "say what changed: countermark weights diff")
+        case DigestIncomparable(said, found):
+            return Sentence(
+                f"whether what lies here is {plain(said)}, nobody can tell: it is {listed(map(plain, found))}",
+                "name a digest of one of these kinds",
+            )
