@@ -12,10 +12,10 @@ from pathlib import Path
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from countermark.files.spectra import BLOCK_ELEMENTS  # noqa: E402
-from countermark.weights.sketch import Sketch  # noqa: E402
+from countermark.files.spectra import BLOCK_ELEMENTS
+from countermark.weights.sketch import Sketch
 
 ROWS, COLUMNS, TIMES = 1_024, 3_072, 25
 

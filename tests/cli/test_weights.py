@@ -302,7 +302,7 @@ def test_a_big_pair_is_compared_in_a_process_that_stays_small(here: Path) -> Non
         [sys.executable, "-c", script, "weights", "diff", "a.safetensors", "b.safetensors"], cwd=here, capture_output=True, text=True
     )
     assert (done.returncode, "1 of 1 tensor changed" in done.stdout) == (0, True), done.stderr
-    assert int(done.stderr.split()[-1]) < 160
+    assert int(done.stderr.split()[-1]) < 80
 
 
 def test_without_numpy_the_extra_is_named(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,10 +371,9 @@ def test_a_map_shows_where_it_changed_and_what_should_have(here: Path, call: Cal
     call("weights", "diff", *paths, "--map", "--json").document()
 
 
-@pytest.mark.parametrize(("encoding", "cells"), [("ascii", "  q  6.!"), ("utf-8", "  q  ▆·!")])
-def test_an_output_without_block_characters_has_another_map(here: Path, encoding: str, cells: str) -> None:
-    called = spawn("weights", "diff", *mapped(here), "--map", cwd=here, env={"PYTHONIOENCODING": encoding})
-    assert (called.code, cells in called.out.splitlines(), "Traceback" in called.err) == (0, True, False)
+def test_an_output_without_block_characters_has_another_map(here: Path) -> None:
+    called = spawn("weights", "diff", *mapped(here), "--map", cwd=here, env={"PYTHONIOENCODING": "ascii"})
+    assert (called.code, "  q  6.!" in called.out.splitlines(), called.out.isascii(), "Traceback" in called.err) == (0, True, True, False)
 
 
 @pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

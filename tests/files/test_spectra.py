@@ -120,13 +120,13 @@ def test_an_interruption_ends_the_reading_at_once(tmp_path: Path, monkeypatch: p
         raise Enough
 
     monkeypatch.setattr(spectra, "BLOCK_ELEMENTS", 1)
-    many_of = {f"t{number}": matrix(number) for number in range(40)}
+    many_of = {f"t{number}": matrix(number) for number in range(20)}
     with sides(tmp_path, many_of, {name: outer(each) for name, each in many_of.items()}) as (left, right):
         rows = compared(left, right)
         monkeypatch.setattr(spectra, "_read", counted)
         with pytest.raises(Enough):
             spectra_of(left, right, rows, True, interrupt)
-    assert len(read) < 10 < 40 * 2 * 2 * ROWS // 8
+    assert len(read) < 10 < 20 * 2 * 2 * ROWS // 8
 
 
 def test_progress_ends_at_the_total(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     peaks = []
-    for rows in (8_000, 24_000):
+    for rows in (4_000, 12_000):
         zeros: Tensor = ("U8", [rows, 512], bytes(rows * 512))
         wide: Tensor = ("F16", [rows, 256], zeros[2])
         other: Tensor = ("F16", [rows, 256], bytes(rows * 512 - 2) + b"\0\x3c")
