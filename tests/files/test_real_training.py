@@ -227,6 +227,7 @@ def test_the_tables_defaults_are_those_of_the_library(tmp_path: Path) -> None:
     said = {"peft_type": "LORA", "peft_version": found.values["peft_version"]}
     defaults = {key: dict(known.default) if hasattr(known.default, "items") else known.default for key, known in ADAPTER_KEYS.items()}
     assert dict(found.values) == defaults | said
+    assert found.unknown() == ()
 
 
 def test_saving_twice_gives_one_output_though_no_file_is_the_same(trained: Path, tmp_path: Path) -> None:
@@ -236,6 +237,8 @@ def test_saving_twice_gives_one_output_though_no_file_is_the_same(trained: Path,
     second = measure_output(tmp_path / "again")
     assert isinstance(first, OutputReading) and first == second
     assert (tmp_path / "again/adapter_config.json").read_bytes() != (trained / "out/checkpoint-4/adapter_config.json").read_bytes()
+    one, other = (read_adapter(folder) for folder in (trained / "out/checkpoint-4", tmp_path / "again"))
+    assert isinstance(one, AdapterConfig) and isinstance(other, AdapterConfig) and one.ran() == other.ran()
 
 
 # --------------------------------------------------------------------------------------------------------------- bases
