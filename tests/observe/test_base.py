@@ -24,7 +24,7 @@ from countermark.wire.receipts import Exited, StartReceipt, TerminalReceipt, enc
 from tests.faults import planted, proven_by
 from tests.files.folders import NONCE, WORK_KEY
 from tests.files.tensors import encoded, f32
-from tests.observe.test_local import HERE, World
+from tests.observe.attempts import HERE, World
 from tests.recipe.examples import CLEAN, clean_manifest
 from tests.run.examples import key
 
