@@ -251,10 +251,32 @@ def test_one_execution_seen_by_two_sources_is_one() -> None:
     assert blockers(changed(RUNNING, processes={**RUNNING.processes, "scheduler": (process(1),)})) == frozenset()
 
 
-@pytest.mark.parametrize("other", [process(1, "dead", pid=100, boot="b0"), process(1, "dead", host="n2"), process(1, "dead", pid=99)])
-def test_a_process_is_never_told_by_its_pid_alone(other: Any) -> None:
-    found = blockers(changed(RUNNING, processes=plus(RUNNING.processes, other)))
-    assert [type(blocker) for blocker in found] == [SeveralExecutions]
+def blind_to(field: str) -> Any:
+    """Executions are told apart by everything but this."""
+    real = room.process_blockers
+
+    def judged(standing: Any) -> Any:
+        seen = standing.processes
+        alike = [replace(one, execution=replace(one.execution, **{field: getattr(seen[0].execution, field)})) for one in seen]
+        return real(replace(standing, processes=alike))
+
+    fault = planted(room, "process_blockers", judged)
+    fault.__name__ = f"blind to the {field}"
+    return fault
+
+
+ELSE = {"host": "n2", "boot_id": "b0", "pid_namespace": "4026532000", "pid": 99, "start_ticks": 8}
+
+
+@proven_by(*map(blind_to, ELSE))
+def test_a_process_is_told_by_all_of_its_identity_and_never_by_its_pid_alone() -> None:
+    one = process(1)
+    assert one.execution is not None
+    for field, value in ELSE.items():
+        other = replace(one, execution=replace(one.execution, **{field: value}))  # type: ignore[arg-type]
+        for state, several in (("alive", SeveralLiveProcesses), ("dead", SeveralExecutions)):
+            found = blockers(changed(RUNNING, processes={"local": (one, replace(other, state=state), process(2))}))
+            assert [type(blocker) for blocker in found] == [several], (field, state)
 
 
 def unshared() -> Any:
