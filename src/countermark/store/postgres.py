@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from sqlalchemy import Connection, bindparam, create_engine, event, func, literal, select, text, true
+from sqlalchemy import Connection, bindparam, create_engine, event, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
@@ -28,7 +28,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from countermark.recipe.work import bytes_of_material, key_material
 from countermark.run.demand import TrainingRunDesired
 from countermark.run.records import StoredVerdict
-from countermark.store import postgres_checks, sweeps
+from countermark.store import postgres_checks, rows, sweeps
 from countermark.store.base import SqlStore
 from countermark.store.failures import (
     CommitNotDurable,
@@ -45,7 +45,7 @@ from countermark.store.interface import Finding
 from countermark.store.postgres_errors import STARTING, place_of, state_of, translation
 from countermark.store.postgres_schema import MAKING, SCHEMA, TABLES, postgres_script
 from countermark.store.schema import SCHEMA_VERSION, runs
-from countermark.store.statements import Statement, no_cursor, one_cursor
+from countermark.store.statements import Statement
 
 #: Of every transaction that writes.
 LEVEL: Final = "READ COMMITTED"
@@ -60,11 +60,9 @@ _PAUSE_S: Final = 0.05
 #: How many connections that nobody uses are kept; at most 64 are used at a time.
 _KEPT_MAX: Final = 8
 
-_HELD = select(runs.c.run_id).where(runs.c.run_id == bindparam("run_id")).with_for_update().lateral("held")
-_ONE = select(literal(1).label("one")).subquery("one")
 #: Locks the run's row, if there is one, and tells in the same breath whether a commit is durable now.
 _HOLD: Final = Statement(
-    select(func.current_setting("synchronous_commit").label("commits"), _HELD.c.run_id).select_from(_ONE.outerjoin(_HELD, true()))
+    select(func.current_setting("synchronous_commit").label("commits")).where(runs.c.run_id == bindparam("run_id")).with_for_update(of=runs)
 )
 _COMMITS: Final = Statement(select(func.current_setting("synchronous_commit").label("commits")))
 _RUNS: Final = TABLES.tables["runs"]
@@ -286,10 +284,9 @@ class PostgresStore(SqlStore):
     def given_back(self, connection: Connection) -> None:
         """The connection served well."""
         if len(self._idle) < _KEPT_MAX:
-            no_cursor(connection)
             self._idle.append(connection)
         else:
-            _put_back(connection)
+            connection.close()
 
     def _let_go(self) -> None:
         """End every connection that nobody uses."""
@@ -307,13 +304,12 @@ class PostgresStore(SqlStore):
             connection: Connection | None = None
             try:
                 connection = self._lent(read_only)
-                one_cursor(connection)
                 first(connection)
                 return connection
             except BaseException as error:
                 broken = connection is not None and connection.invalidated
                 if connection is not None:
-                    _put_back(connection)
+                    connection.close()
                 if broken and not renewed:
                     renewed = True
                     self._let_go()
@@ -341,9 +337,10 @@ class PostgresStore(SqlStore):
 
     def _hold(self, connection: Connection, run_id: str) -> bool:
         """Exclude every other writer of the run until the transaction ends; whether it is recorded."""
-        (row,) = _HOLD.rows(connection, run_id=run_id if run_id.isascii() and "\0" not in run_id else "")
+        found = _HOLD.rows(connection, run_id=run_id) if rows.is_askable(run_id) else ()
+        (row,) = found or _COMMITS.rows(connection)
         self._refuse_hasty(row["commits"])
-        return row["run_id"] is not None
+        return bool(found)
 
     def _reading(self) -> AbstractContextManager[Connection]:
         return self._transaction(_nothing, read_only=True)
@@ -442,18 +439,11 @@ class _Transaction:
         except DBAPIError:
             connection.invalidate()
         finally:
-            _put_back(connection)
+            connection.close()
 
 
 def _nothing(connection: Connection) -> None:
     """The first statement of a transaction that nothing has to come before."""
-
-
-def _put_back(connection: Connection) -> None:
-    """The connection goes back to the engine, as it came; one that broke has nothing left."""
-    if not connection.invalidated:
-        no_cursor(connection)
-    connection.close()
 
 
 def _forgotten(connection: Connection) -> None:

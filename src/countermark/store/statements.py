@@ -21,6 +21,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Row = Mapping[str, object]
+#: Under which name a connection's cursor is kept beside it.
+_CURSOR: Final = "countermark.cursor"
 
 
 @final
@@ -34,22 +36,24 @@ class _Compiled:
 
     def given(self, values: Mapping[str, object]) -> Any:
         """The values of one call, as the driver takes them."""
-        named = {**self.fixed, **values}
+        named = {**self.fixed, **values} if self.fixed else values
         return named if self.order is None else [named[name] for name in self.order]
 
 
 @final
 class Statement:
-    """One statement, whose changing values are named by ``bindparam``. Threads and databases share it."""
+    """One statement, whose changing values are named by ``bindparam``. Threads and databases share it. What a ``large`` one gives may take
+    megabytes, which are let go at once."""
 
-    def __init__(self, query: Executable) -> None:
+    def __init__(self, query: Executable, large: bool = False) -> None:
         self._query: Final = query
+        self._large: Final = large
         self._compiled: Final[dict[str, _Compiled]] = {}
         self._names: Final[dict[str, tuple[str, ...]]] = {}
 
     def rows(self, connection: Connection, **values: object) -> tuple[Row, ...]:
         """Every row, by column name."""
-        cursor, compiled = _cursor(connection), self._begun(connection)
+        cursor, compiled = self._cursor(connection), self._begun(connection)
         try:
             cursor.execute(compiled.text, compiled.given(values))
             found = cursor.fetchall()
@@ -69,11 +73,22 @@ class Statement:
 
     def run(self, connection: Connection, **values: object) -> None:
         """For a statement that gives no rows."""
-        cursor, compiled = _cursor(connection), self._begun(connection)
+        cursor, compiled = self._cursor(connection), self._begun(connection)
         try:
             cursor.execute(compiled.text, compiled.given(values))
         except connection.dialect.loaded_dbapi.Error as error:
             raise _theirs(connection, compiled.text, error) from error
+
+    def _cursor(self, connection: Connection) -> Any:
+        """A driver's cursor takes as long to make as to use, and keeps what it gave last: one is kept for each connection, for as long as
+        the driver's lasts."""
+        if self._large:
+            return connection.connection.cursor()
+        info = connection.info
+        cursor = info.get(_CURSOR)
+        if cursor is None:
+            cursor = info[_CURSOR] = connection.connection.cursor()
+        return cursor
 
     def _begun(self, connection: Connection) -> _Compiled:
         if not connection.in_transaction():
@@ -85,24 +100,6 @@ class Statement:
         assert isinstance(compiled, SQLCompiler)
         order = None if compiled.positiontup is None else tuple(compiled.positiontup)
         return self._compiled.setdefault(connection.dialect.name, _Compiled(compiled.string, compiled.params, order))
-
-
-#: Under which name a transaction's cursor is kept beside its connection.
-_CURSOR: Final = "countermark.cursor"
-
-
-def one_cursor(connection: Connection) -> None:
-    """The statements on this connection share a cursor from now on, until ``no_cursor``: making one costs as much as using it."""
-    connection.info[_CURSOR] = connection.connection.cursor()
-
-
-def no_cursor(connection: Connection) -> None:
-    """The transaction is over: nothing of what was read is kept."""
-    connection.info.pop(_CURSOR, None)
-
-
-def _cursor(connection: Connection) -> Any:
-    return connection.info.get(_CURSOR) or connection.connection.cursor()
 
 
 def undecodable(error: BaseException | None) -> bool:

@@ -26,10 +26,12 @@ def _sweep(row: Row) -> StoredSweep | Refused[SweepDamaged]:
     return StoredSweep(text_of(row, "sweep_id"), text_of(row, "run_id"), document, int_of(row, "started_ms"), int_of(row, "ended_ms"))
 
 
-_OF_ID: Final = Statement(select(sweeps).where(sweeps.c.sweep_id == bindparam("sweep_id")))
-_LATEST: Final = Statement(select(sweeps).where(sweeps.c.run_id == bindparam("run_id")).order_by(sweeps.c.ordinal.desc()).limit(1))
+_OF_ID: Final = Statement(select(sweeps).where(sweeps.c.sweep_id == bindparam("sweep_id")), large=True)
+_LATEST: Final = Statement(
+    select(sweeps).where(sweeps.c.run_id == bindparam("run_id")).order_by(sweeps.c.ordinal.desc()).limit(1), large=True
+)
 _RUN_OF: Final = Statement(select(sweeps.c.run_id).where(sweeps.c.sweep_id == bindparam("sweep_id")))
-_CONCLUDED: Final = Statement(select(verdicts).where(verdicts.c.sweep_id == bindparam("sweep_id")).order_by(verdicts.c.ordinal))
+_CONCLUDED: Final = Statement(select(verdicts).where(verdicts.c.sweep_id == bindparam("sweep_id")).order_by(verdicts.c.ordinal), large=True)
 _NEWEST_OF: Final = Statement(
     select(verdicts.c.sweep_id, verdicts.c.closed, verdicts.c.version)
     .where(verdicts.c.run_id == bindparam("run_id"))
