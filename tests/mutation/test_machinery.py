@@ -20,7 +20,7 @@ FEW = [
     ("run/claims.py", "admit_start_claim", "slot() == slot", "slot() != slot", (test_claims,)),
     ("run/claims.py", "admit_start_claim", "version != snapshot", "version == snapshot", (test_claims,)),
     ("run/claims.py", "admit_start_claim", "version + 1", "version + 2", (test_claims,)),
-    ("run/claims.py", "_claim_defects", "subject or candidate", "subject and candidate", (test_claims,)),
+    ("run/claims.py", "_claim_defects", "work or candidate", "work and candidate", (test_claims,)),
     ("run/claims.py", "compose_control", "times > 1", "times >= 1", (test_claims,)),
     ("run/claims.py", "Transition.slot", '"countermark/slot/1"', '"COUNTERMARK/SLOT/1"', (test_claims,)),
     ("run/dispatch.py", "admit_dispatch_outcome", ") <= strength", ") < strength", (test_dispatch,)),

@@ -1,7 +1,8 @@
 """On which level each call of a store commits: what is decided upon waits for the disk, on either ledger, and only hints do not."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,7 +12,7 @@ from countermark.run.attempts import InitialAttempt
 from countermark.run.claims import Adjudication, Dispatched, SetAside
 from countermark.store import Store
 from countermark.store.postgres import PostgresStore
-from countermark.store.sqlite import SqliteStore, _Database
+from countermark.store.sqlite import SqliteStore, _Database, _Transaction
 from tests.faults import planted, proven_by
 from tests.run.examples import desired, key
 from tests.store.conftest import Opener
@@ -119,3 +120,21 @@ def test_what_is_decided_upon_waits_for_the_disk(opened: Store) -> None:
         }  # fmt: skip
     else:
         assert said == {name: {("all", "on")} for name in CALLS}
+
+
+def lightly_for_ever() -> AbstractContextManager[object]:
+    """The fault: a connection on which a hint was written goes on without waiting for the disk."""
+    return planted(_Transaction, "_heavily", lambda self: None)()
+
+
+@proven_by(lightly_for_ever)
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_after_a_hint_the_same_connection_waits_for_the_disk_again(tmp_path: Path, broken_off: bool) -> None:
+    levels: list[str] = []
+    with SqliteStore.open(tmp_path / "store", create=True) as store:
+        with suppress(ZeroDivisionError), store._planning() as connection:
+            levels.append(level(connection))
+            assert not (broken_off and 1 / 0)
+        with store._writing(RUN) as connection:
+            levels.append(level(connection))
+    assert levels == ["NORMAL", "FULL"]

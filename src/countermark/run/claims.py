@@ -86,7 +86,7 @@ class Transition:
             self.work.digest.hex,
             *cause_parts(self.cause),
         )
-        return Sha256(hashlib.sha256(length_prefixed(*(text.encode(errors="surrogatepass") for text in texts))).hexdigest())
+        return Sha256(hashlib.sha256(length_prefixed(*[text.encode(errors="surrogatepass") for text in texts])).hexdigest())
 
 
 @final
@@ -300,10 +300,11 @@ def admit_start_claim(
 
     ``snapshot`` is the version on which the caller concluded that this transition is due.
     """
-    slot = transition.slot()
-    for claim in ledger.claims:
-        if claim.transition.slot() == slot:
-            return AlreadyCommitted(claim)
+    if ledger.claims:
+        slot = transition.slot()
+        for claim in ledger.claims:
+            if claim.transition.slot() == slot:
+                return AlreadyCommitted(claim)
     if ledger.version != snapshot:
         return SnapshotStale(ledger.version)
     if (defects := NonEmpty.of(_claim_defects(ledger, transition, candidate))) is not None:
@@ -312,21 +313,20 @@ def admit_start_claim(
 
 
 def _claim_defects(ledger: RunLedger, transition: Transition, candidate: AttemptKey) -> tuple[ClaimDefect, ...]:
-    subject = subject_of(ledger.desired)
+    # Who claims holds the run, or the whole ledger, meanwhile: nothing is built for a comparison, nor for claims that are not there.
+    demand, claims = ledger.desired.demand, ledger.claims
     predecessor = predecessor_of(transition.cause)
     defects: list[ClaimDefect] = []
     if ledger.cancellations:
         defects.append(RunCancelled())
-    if Subject(transition.demand, transition.work) != subject or candidate.work != subject.work:
+    if transition.demand != demand.id or transition.work != demand.work or candidate.work != demand.work:
         defects.append(TransitionOfAnotherRun())
-    if predecessor is not None and all(claim.attempt != predecessor for claim in ledger.claims):
-        defects.append(PredecessorNotInGraph(predecessor))
-    defects.extend(
-        SuccessorExists(predecessor, claim.attempt)
-        for claim in ledger.claims
-        if predecessor is not None and predecessor_of(claim.transition.cause) == predecessor
-    )
-    if any(claim.attempt == candidate for claim in ledger.claims):
+    if predecessor is not None:
+        if all(claim.attempt != predecessor for claim in claims):
+            defects.append(PredecessorNotInGraph(predecessor))
+        followed = (claim.attempt for claim in claims if predecessor_of(claim.transition.cause) == predecessor)
+        defects.extend(SuccessorExists(predecessor, successor) for successor in followed)
+    if any(claim.attempt == candidate for claim in claims):
         defects.append(AttemptIdentityTaken(candidate))
     return tuple(defects)
 

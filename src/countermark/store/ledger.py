@@ -284,6 +284,15 @@ def is_recorded(connection: Connection, run_id: str) -> bool:
 
 
 _FACT: Final = Statement(insert(facts))
+#: The same where no run's claim has the attempt's identity: SQLite's guards answer that with an error like any other.
+_FACT_OF_CLAIM: Final = Statement(
+    insert(facts).from_select(
+        [*facts.columns.keys()],
+        select(*(bindparam(column.name, type_=column.type) for column in facts.columns)).where(
+            ~exists(select(1).where(claims.c.nonce == bindparam("nonce")))
+        ),
+    )
+)
 _OF_KIND: Final = {kind: Statement(insert(table)) for kind, table in FACT_TABLES.items()}
 
 
@@ -309,7 +318,11 @@ def _append(connection: Connection, kind: FactKind, run_id: str, version: int, n
         if not _AT_ONCE[kind].rows(connection, run_id=run_id, version=version, recorded_ms=now_ms, **columns):
             raise Overtaken(f"a row that belongs to no fact of the run {run_id} stands in the way of its next {kind}")
         return
-    _FACT.run(connection, run_id=run_id, version=version, kind=kind, recorded_ms=now_ms)
+    line = {"run_id": run_id, "version": version, "kind": kind, "recorded_ms": now_ms}
+    if kind != "claim":
+        _FACT.run(connection, **line)
+    elif not _FACT_OF_CLAIM.run(connection, nonce=columns["nonce"], **line):
+        raise Overtaken(f"the attempt {columns['nonce']} is claimed already")
     _OF_KIND[kind].run(connection, run_id=run_id, version=version, **columns)
 
 
@@ -318,9 +331,6 @@ _cause_text: Final = lru_cache(64)(rows.to_json)
 
 
 def append_claim(connection: Connection, run_id: str, claim: ExecutionClaim, now_ms: int, by: str = "") -> None:
-    # PostgreSQL's insertion finds by itself that a run has the identity; SQLite's guards answer it with an error like any other.
-    if connection.dialect.name != "postgresql" and run_of_attempt(connection, claim.attempt.nonce) is not None:
-        raise Overtaken(f"the attempt {claim.attempt.nonce.hex} is claimed already")
     before = predecessor_of(claim.transition.cause)
     columns = {
         "slot": claim.transition.slot().hex,

@@ -56,7 +56,7 @@ class Material:
 
     def derive(self, row: Row) -> Followed:
         """What follows from a row."""
-        return self._of(_cells(row, row))
+        return self._of((tuple(row), tuple(map(type, row.values())), tuple(row.values())))
 
     def _derived(self, cells: Cells) -> Followed:
         row = _row(cells)

@@ -234,14 +234,13 @@ def refuse_network(folder: Path) -> None:
 
 
 @contextmanager
-def turn(folder: Path, wait_s: float) -> Generator[None, None, None]:
-    """The ticket of a store, with its failures as ours."""
-    path = folder / TICKET_FILE
+def turn(path: Path, wait_s: float) -> Generator[None, None, None]:
+    """A store's ticket, which is the file at ``path``, with its failures as ours."""
     try:
         with ticket(path, wait_s):
             yield
     except TicketTimeout as error:
-        raise StoreError(StoreLocked(str(folder), error.waited_ms, error.holder)) from error
+        raise StoreError(StoreLocked(str(path.parent), error.waited_ms, error.holder)) from error
     except Exception as error:
         if (told := translation(error, path, wait_s)) is None:
             raise
@@ -254,6 +253,7 @@ class SqliteStore(SqlStore):
 
     def __init__(self, folder: Path, ledger: _Database, observations: _Database, wait_s: float) -> None:
         self.folder = folder
+        self._ticket = folder / TICKET_FILE
         self._ledger = ledger
         self._observations = observations
         self._wait_s = wait_s
@@ -290,7 +290,7 @@ class SqliteStore(SqlStore):
         refuse_network(folder)
         with translated(folder, wait_s):
             creation.make_folder(folder)
-            with turn(folder, wait_s):
+            with turn(folder / TICKET_FILE, wait_s):
                 made = creation.make_store(folder)
         cls.open(folder, create=False, wait_s=wait_s).close()
         return made
@@ -303,23 +303,19 @@ class SqliteStore(SqlStore):
         if os.getpid() != self._process:
             raise RuntimeError("an SQLite store is not used across a fork: the child opens its own")
 
-    @contextmanager
-    def _reading(self) -> Generator[Connection, None, None]:
+    def _reading(self) -> AbstractContextManager[Connection]:
         self._own()
-        with self._ledger.transaction("BEGIN") as connection:
-            yield connection
+        return self._ledger.transaction("BEGIN")
 
     @contextmanager
     def _writing(self, run_id: str) -> Generator[Connection, None, None]:
         self._own()
-        with turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE") as connection:
+        with turn(self._ticket, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
-    @contextmanager
-    def _observed(self) -> Generator[Connection, None, None]:
+    def _observed(self) -> AbstractContextManager[Connection]:
         self._own()
-        with self._observations.transaction("BEGIN") as connection:
-            yield connection
+        return self._observations.transaction("BEGIN")
 
     @contextmanager
     def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
@@ -328,13 +324,13 @@ class SqliteStore(SqlStore):
         if not recorded:
             yield None
             return
-        with turn(self.folder, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
+        with turn(self._ticket, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
     @contextmanager
     def _planning(self) -> Generator[Connection, None, None]:
         self._own()
-        with turn(self.folder, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE", hint=True) as connection:
+        with turn(self._ticket, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE", hint=True) as connection:
             yield connection
 
     @contextmanager
@@ -346,7 +342,7 @@ class SqliteStore(SqlStore):
         """
         self._own()
         observations = self._observations.transaction("BEGIN IMMEDIATE")
-        with turn(self.folder, self._wait_s):
+        with turn(self._ticket, self._wait_s):
             takes_out = verdict.closed and not self._late(sweep_id, verdict.version)
             ledger = self._ledger.transaction("BEGIN IMMEDIATE", hint=takes_out)
             if takes_out:
@@ -378,7 +374,7 @@ class SqliteStore(SqlStore):
             missing = checks.missing_from_agenda(control, observed) - refused.keys()
         if missing:
             # A run may have been closed between the two snapshots: looked at once more, while nobody writes.
-            with turn(self.folder, self._wait_s), self._reading() as control, self._observed() as observed:
+            with turn(self._ticket, self._wait_s), self._reading() as control, self._observed() as observed:
                 missing &= checks.missing_from_agenda(control, observed)
         return (*found, *checks.agenda_findings(missing, ledger))
 

@@ -53,7 +53,7 @@ class Statement:
 
     def rows(self, connection: Connection, **values: object) -> tuple[Row, ...]:
         """Every row, by column name."""
-        cursor, compiled = self._cursor(connection), self._begun(connection)
+        cursor, compiled = self._ready(connection)
         try:
             cursor.execute(compiled.text, compiled.given(values))
             found = cursor.fetchall()
@@ -71,29 +71,28 @@ class Statement:
         """The names of the columns, which a statement never changes; a driver takes them together anew each time that it is asked."""
         return self._names.setdefault(connection.dialect.name, tuple([column[0] for column in description]))
 
-    def run(self, connection: Connection, **values: object) -> None:
-        """For a statement that gives no rows."""
-        cursor, compiled = self._cursor(connection), self._begun(connection)
+    def run(self, connection: Connection, **values: object) -> int:
+        """For a statement that gives no rows; how many it wrote."""
+        cursor, compiled = self._ready(connection)
         try:
             cursor.execute(compiled.text, compiled.given(values))
         except connection.dialect.loaded_dbapi.Error as error:
             raise _theirs(connection, compiled.text, error) from error
+        return int(cursor.rowcount)
 
-    def _cursor(self, connection: Connection) -> Any:
-        """A driver's cursor takes as long to make as to use, and keeps what it gave last: one is kept for each connection, for as long as
-        the driver's lasts."""
+    def _ready(self, connection: Connection) -> tuple[Any, _Compiled]:
+        """A cursor in a transaction, and what to give it. A driver's cursor takes as long to make as to use, and keeps what it gave last: a
+        connection has one for all small statements, for as long as the driver's lasts."""
+        if not connection.in_transaction():
+            connection.begin()
+        compiled = self._compiled.get(connection.dialect.name) or self._for(connection)
         if self._large:
-            return connection.connection.cursor()
+            return connection.connection.cursor(), compiled
         info = connection.info
         cursor = info.get(_CURSOR)
         if cursor is None:
             cursor = info[_CURSOR] = connection.connection.cursor()
-        return cursor
-
-    def _begun(self, connection: Connection) -> _Compiled:
-        if not connection.in_transaction():
-            connection.begin()
-        return self._compiled.get(connection.dialect.name) or self._for(connection)
+        return cursor, compiled
 
     def _for(self, connection: Connection) -> _Compiled:
         compiled = self._query.compile(dialect=connection.dialect)  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import StaticPool
 
 from countermark.store import checks, creation
-from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE
+from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE
 from countermark.store.failures import NotAStore, StoreDamaged, StoreError, StoreIncomplete, StoreInUse, StoreMissing, StoreOfAnotherVersion
 from countermark.store.interface import Finding
 from countermark.store.migrations.outcome import Migrated, Migration, NothingToDo, NotWhole, Plan, WouldMigrate
@@ -256,7 +256,7 @@ def migrate(folder: Path, dry_run: bool = False, wait_s: float = WAIT_S) -> Migr
         if dry_run or not isinstance(found, WouldMigrate):
             return found
         now_ms = time.time_ns() // 1_000_000
-        with turn(folder, wait_s):
+        with turn(folder / TICKET_FILE, wait_s):
             return _looked_at(folder, wait_s, lambda files, versions, plan: _migrate(files, versions, plan, now_ms))
 
 
