@@ -28,13 +28,15 @@ SIZE: Final = 1 << 30
 QUICK_SIZE: Final = 96 << 20
 #: Ours with a hash that does nothing, to see what the numbers alone cost.
 UNHASHED: Final = """
-import sys
+import os, sys
+# Its digests are none: they are kept nowhere, and held against none that were kept.
+os.environ["XDG_CACHE_HOME"] = os.environ["HOME"] = ""
 from countermark.cli.main import main
 from countermark.files import comparing
 class Nothing:
     def update(self, data): pass
-    def copy(self): return self
-    def hexdigest(self): return "0" * 64
+    def copy(self): return Nothing()
+    def hexdigest(self): return os.urandom(32).hex()
 class Hashes:
     sha256 = staticmethod(Nothing)
 comparing.hashlib = Hashes
