@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from countermark.lines import defects
 from countermark.lines.checkpoint import Inspected, checkpoint_document, component_rows, document_of, publication_word, verdict_lines
 from countermark.run.checkpoint import (
     COMPONENTS,
@@ -18,6 +19,8 @@ from countermark.run.checkpoint import (
     ComponentUnreadable,
     FileReading,
     Incomplete,
+    PublicationIncomplete,
+    PublicationUnobserved,
     StepWitness,
     Unobserved,
     admit_checkpoint,
@@ -25,6 +28,7 @@ from countermark.run.checkpoint import (
     sound_checkpoint,
 )
 from countermark.values import Sha256
+from tests.faults import planted, proven_by
 from tests.lines.samples import HOSTILE
 from tests.verdict.scenes import checkpoint, desired, key
 
@@ -126,3 +130,18 @@ def test_whose_word_stands_in_for_a_publication_is_told_whatever_the_checkpoint_
     sound = sound_checkpoint(readback, vouched=vouched)
     told = [checkpoint_document(Inspected(readback, answer, admit_weights_only(readback)))["admissible"] for answer in (resumed, sound)]
     assert [(one["resume"], one["vouched"]) for one in told] == [(vouched, vouched)] * 2  # type: ignore[index, call-overload]
+
+
+def one_remedy() -> Any:
+    """Whatever keeps a checkpoint from being resumed from, the remedy is an older one."""
+    told = defects.checkpoint_sentence
+    older = told(PublicationIncomplete(("torn",))).remedy
+    return planted(defects, "checkpoint_sentence", lambda defect: replace(told(defect), remedy=older))()
+
+
+@proven_by(one_remedy)
+def test_an_incomplete_publication_and_one_that_nobody_saw_have_remedies_of_their_own() -> None:
+    """What is torn stays torn; what nobody saw is a person's to vouch for."""
+    torn, unseen = (defects.sentence(kind(("why",))).remedy for kind in (PublicationIncomplete, PublicationUnobserved))
+    assert ("--vouch" in torn, "--vouch" in unseen) == (False, True)
+    assert ("older checkpoint" in torn, "older checkpoint" in unseen) == (True, False)

@@ -7,6 +7,8 @@ and a wall that errs for another reason than the named one is reported too. Add 
 from dataclasses import replace
 from decimal import Decimal
 
+from countermark.app.acting import resume
+from countermark.app.ports import Ports
 from countermark.evidence.composition import EvidenceComposition
 from countermark.evidence.cut import (
     ManifestsDone,
@@ -28,8 +30,10 @@ from countermark.evidence.members import NotAttempted, Observed, OutputSeen, Pop
 from countermark.recipe import Contract, Manifest, Requirements, Resolution, contract_of, derive_work_key
 from countermark.recipe.coordinates import DataOrder, Off, SeededShuffle
 from countermark.run.attempts import AttemptGraph, AttemptKey, Nonce
+from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointReadback, SoundCheckpoint, WeightsOnlyCheckpoint
 from countermark.run.claims import ControlComposition
 from countermark.run.demand import Subject
+from countermark.run.records import RunRecord
 from countermark.values import (
     FilesDigest,
     NonEmpty,
@@ -44,7 +48,7 @@ from countermark.values import (
     WeightsRoot,
 )
 from countermark.verdict import ConvergenceInput, Verdict, join, reconcile
-from countermark.verdict.kinds import Blocked, CompletionCandidate, Converged
+from countermark.verdict.kinds import Blocked, CompletionCandidate, Converged, ResumeAvailable
 
 
 def wants_sha256(digest: Sha256) -> None: ...
@@ -227,3 +231,13 @@ def a_verdict_is_taken_apart_completely(verdict: Verdict) -> str:
 def a_candidate_is_not_made_by_hand(attempt: AttemptKey, output: Sha256) -> None:
     print(CompletionCandidate(attempt, output, "/store"))  # type: ignore[call-arg]
     print(Blocked(()))  # type: ignore[arg-type]
+
+
+def only_an_admitted_checkpoint_is_resumed_from(
+    ports: Ports, record: RunRecord, attempt: AttemptKey, sound: SoundCheckpoint, weights: WeightsOnlyCheckpoint, seen: CheckpointReadback
+) -> None:
+    resume(ports, record, attempt, sound, 0)  # type: ignore[arg-type]
+    resume(ports, record, attempt, weights, 0)  # type: ignore[arg-type]
+    resume(ports, record, attempt, seen, 0)  # type: ignore[arg-type]
+    print(ResumeAvailable(attempt, NonEmpty(sound)))  # type: ignore[arg-type]
+    print(AdmittedCheckpoint("/p", "l", 5, None, {}, sound.digest, False))  # type: ignore[call-arg]
