@@ -331,6 +331,21 @@ def test_an_output_of_another_attempt_does_not_stand_in() -> None:
     assert blockers(changed(scene, tries=HISTORY, terminals={"supervisor": (failed(1), ended(2))})) == frozenset()
 
 
+def checkpoints_stand_in() -> Any:
+    """Who left a checkpoint is not asked for an output."""
+    real = room.ordered_blockers
+    return planted(
+        room, "ordered_blockers", lambda standing, evidence, whole: real(standing, evidence, whole and not standing.checkpoints)
+    )()
+
+
+@proven_by(checkpoints_stand_in)
+def test_a_checkpoint_is_never_an_output() -> None:
+    seen = plus(ENDED.checkpoints, checkpoint(1), checkpoint(2))
+    assert blockers(changed(ENDED, checkpoints=seen)) == frozenset()
+    assert blockers(changed(ENDED, checkpoints=seen, outputs=without(ENDED.outputs, 1))) == {SuccessWithoutOutput(key(1))}
+
+
 def test_outputs_of_two_attempts_may_differ() -> None:
     verdict = concluded(changed(ENDED, outputs={"local": (output(1, "d"), output(2, "e"))})).verdict
     assert isinstance(verdict, SeveralCandidates)
