@@ -299,8 +299,8 @@ def job_script(world: "World", job: Job, folder: Folder) -> Script:
                 # The node fails and takes everything of the job with it; the scheduler starts the job again.
                 world.lose_node(folder, host, job.supervisor)
             yield "running"
-    # The scheduler ends a job with everything that it left behind.
-    world.sweep_up(folder, job)
+        # A scheduler ends each run of a job with everything that it left behind, also before it starts the job again.
+        world.sweep_up(folder, job)
     job.state = "ended"
 
 
