@@ -394,7 +394,9 @@ def _waits_for_a_person(world: World, verdict: Any, became: object) -> bool:
 def _stays_closed(world: World, seen: dict[str, tuple[Verdict, object]], lookers: list[Actor]) -> None:
     """Look once more although nobody asks, without acting: a closed run is closed again, unless what was given up shows up, a lie
     was not told yet, or a scheduler forgot what it had shown."""
-    excused = bool(world.store.ledger.abandonments) or any(folder.lies for folder in world.folders.values()) or not world.retention_known
+    forgotten = any(job.forgotten for jobs in world.jobs.values() for job in jobs)
+    lied = any(folder.lies for folder in world.folders.values())
+    excused = bool(world.store.ledger.abandonments) or lied or forgotten or not world.retention_known
     seen.clear()
     for actor in lookers:
         actor.lazy = True
