@@ -49,7 +49,7 @@ def test_an_outcome_by_its_name(outcome: Outcome, text: str) -> None:
     assert outcome_text(outcome) == text
 
 
-@pytest.mark.parametrize("said", permutations((REFUSED, DispatchUnknown("timed out"), STARTED)))
+@pytest.mark.parametrize("said", list(permutations((REFUSED, DispatchUnknown("timed out"), STARTED))))
 def test_the_strongest_answer_of_a_launcher_counts_in_whatever_order_they_came(said: tuple[LaunchResult, ...]) -> None:
     def standing(*results: LaunchResult) -> Standing:
         outcomes = tuple(DispatchOutcome(key(1), result, 5) for result in results)
