@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countermark.cli.failures import CallRefused, WrongCall
-from countermark.cli.settings import Settings, digests_folder, resolve_settings
+from countermark.cli.user_folders import digests_folder
 from countermark.values import Refused, Request, Unreadable, shown
 
 if TYPE_CHECKING:
+    from countermark.cli.settings import Settings
     from countermark.files.digest_cache import DigestCache
 
 
-def settings(**flags: str | None) -> Settings:
+def settings(**flags: str | None) -> "Settings":
     """The settings with a command's flags on top (``store_url=`` sets ``store.url``); every wrong one ends the call with exit code 2."""
+    from countermark.cli.settings import resolve_settings
+
     named = {name.replace("store_url", "store.url"): value for name, value in flags.items()}
     found = resolve_settings(named, os.environ, Path.cwd())
     if isinstance(found, Refused):

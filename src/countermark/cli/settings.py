@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast, final
 
+from countermark.cli.user_folders import of_user
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
 from countermark.values import NonEmpty, Principal, Refused, Unreadable
 
@@ -143,24 +144,8 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
     """The user's own file in the XDG place, whether it exists or not; None where there is no home."""
-    folder = _of_user(environ, "XDG_CONFIG_HOME", ".config")
+    folder = of_user(environ, "XDG_CONFIG_HOME", ".config")
     return None if folder is None else folder / "config.toml"
-
-
-def digests_folder(environ: Mapping[str, str]) -> Path | None:
-    """Where digests that were measured are kept, in the XDG place for what can be made again; None where there is no home."""
-    folder = _of_user(environ, "XDG_CACHE_HOME", ".cache")
-    return None if folder is None else folder / "digests"
-
-
-def _of_user(environ: Mapping[str, str], variable: str, otherwise: str) -> Path | None:
-    base = environ.get(variable, "")
-    if not os.path.isabs(base):
-        home = environ.get("HOME", "")
-        if not os.path.isabs(home):
-            return None
-        base = os.path.join(home, otherwise)
-    return Path(base) / "countermark"
 
 
 def _upwards(here: Path, name: str, wanted: Callable[[Path], bool]) -> Path | None:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from countermark.app.weights import Compared
     from countermark.files.digest_cache import DigestCache
     from countermark.lines.defects import AnyDefect
+    from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import Document
-    from countermark.weights.difference import Rule
+    from countermark.weights.difference import Rule, Surprises, TensorDifference
     from countermark.weights.pairing import Pairing
 
 _WHAT = "A folder of weights, or one safetensors file."
@@ -54,11 +55,10 @@ def weights_diff(
     from countermark.cli.failures import CallRefused
     from countermark.cli.weights_maps import drawn, picture
     from countermark.lines.spectrum import spectrum_note
-    from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import counted
     from countermark.lines.weights import COLUMNS, difference_rows, known_lines, root_lines, verdict_line
     from countermark.values import Refused
-    from countermark.weights.difference import failing, surprises_of
+    from countermark.weights.difference import surprises_of
 
     rules = _rules(fail_on)
     claimed = recorded_edits(edits or ())
@@ -68,8 +68,7 @@ def weights_diff(
     found = _compared(a, b, partial, spectrum, cache, base_root)
     difference = found.found
     surprises = surprises_of(difference.rows, expect or ())
-    failed = tuple(DifferenceFailsOn(rule, names) for rule, names in failing(difference.rows, rules, surprises))
-    defects = _known((*failed, *not_borne_out(difference, claimed), *cache.disagreed))
+    defects = _known((*_failed(difference.rows, rules, surprises), *not_borne_out(difference, claimed), *cache.disagreed))
     events = events_of(difference, f"diff:{b}") if record is not None else ()
     if record is not None:
         new_file(record, "--record", b"".join(events))
@@ -91,6 +90,18 @@ def weights_diff(
     )
     document = _document(found, a, b, base_root)
     return Answer(document, blocks, defects, _known((*found.left_out_a, *found.left_out_b, *cache.warnings)), REFUSED if defects else 0)
+
+
+def _failed(rows: "Iterable[TensorDifference]", rules: "Iterable[Rule]", surprises: "Surprises") -> "tuple[DifferenceFailsOn, ...]":
+    """What the caller wants to fail on."""
+    from countermark.weights.difference import failing
+
+    broken = failing(rows, rules, surprises)
+    if not broken:
+        return ()
+    from countermark.lines.surface import DifferenceFailsOn
+
+    return tuple(DifferenceFailsOn(rule, names) for rule, names in broken)
 
 
 def _known(found: "Iterable[object]") -> "tuple[AnyDefect, ...]":

@@ -20,7 +20,6 @@ from countermark.files.digest_cache import DigestCache
 from countermark.files.documents import as_object, read_object, told
 from countermark.files.reading import OpenFile, Stamp, find, find_folder, is_folder, is_plain_name, list_folder, open_file
 from countermark.files.safetensors import hash_tensors, read_table
-from countermark.recipe.canonical import base_artifact_of
 from countermark.values import NonEmpty, Refused, Sha256, WeightsRoot, shown
 from countermark.weights import NameDefect, TensorLine, TensorTable, name_defects, weights_root
 from countermark.weights.refusals import (
@@ -148,6 +147,9 @@ def measure_base(folder: Path, *, progress: TotalProgress | None = None) -> Meas
         defects.append(WeightsOfOtherKind("model", "adapter"))
     elif isinstance(config, Mapping):
         try:
+            # What a recipe is takes longer to import than a small comparison of weights, which never asks for it.
+            from countermark.recipe.canonical import base_artifact_of
+
             return MeasuredBase(base_artifact_of(weights.root, config), weights)
         except ValueError as error:
             defects.append(DocumentUnreadable("config.json", str(error)))
