@@ -25,9 +25,10 @@ from countermark.lines.surface import SweepUndecodable
 from countermark.observe.processes import Alive, Settling, read_process
 from countermark.recipe import Requirements, Resolution, WorkKey
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
-from countermark.run.records import Attached, Recorded, RunContext, RunListed, RunRecord, StoredVerdict
-from countermark.values import NonEmpty, Principal, Refused, Request
+from countermark.run.records import Attached, Recorded, RowUnreadable, RunContext, RunListed, RunRecord, StoredVerdict, SweepDamaged
+from countermark.values import NonEmpty, Principal, Refused, Request, shown
 from countermark.verdict.kinds import (
+    ARMS,
     Cancelled,
     Conclusion,
     Converged,
@@ -303,20 +304,28 @@ def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
 @final
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that is not closed, with the arm of its latest verdict (empty: nobody looked yet) and the version at which it was concluded."""
+    """A run that is not closed, with the arm of its latest verdict (empty: nobody looked yet) and the version at which it was concluded.
+    ``damage`` is what is wrong with its latest look, as it was stored; then there is no verdict."""
 
     summary: RunListed
     arm: str
     version: int
+    damage: tuple[SweepDamaged | RowUnreadable, ...] = ()
 
 
-def open_runs(ports: Ports) -> tuple[OpenRun, ...] | Refused[object]:
-    """The runs in which something is left to do or to look for, by their latest stored verdicts."""
-    found: list[OpenRun] = []
-    for summary in ports.store.list_runs(open_only=True):
-        stored = ports.store.latest_sweep(summary.run_id)
-        if isinstance(stored, Refused):
-            return Refused(stored.defects)
-        verdicts = () if stored is None else ports.store.verdicts(stored.sweep_id)
-        found.append(OpenRun(summary, verdicts[-1].arm if verdicts else "", verdicts[-1].version if verdicts else 0))
-    return tuple(found)
+def open_runs(ports: Ports) -> tuple[OpenRun, ...]:
+    """The runs in which something is left to do or to look for, by their latest stored verdicts. One that was damaged hides no other."""
+    return tuple(_open_run(ports, summary) for summary in ports.store.list_runs(open_only=True))
+
+
+def _open_run(ports: Ports, summary: RunListed) -> OpenRun:
+    stored = ports.store.latest_sweep(summary.run_id)
+    if isinstance(stored, Refused):
+        return OpenRun(summary, "", 0, tuple(stored.defects))
+    verdicts = () if stored is None else ports.store.verdicts(stored.sweep_id)
+    if stored is None or not verdicts:
+        return OpenRun(summary, "", 0)
+    last = verdicts[-1]
+    if last.arm not in ARMS:
+        return OpenRun(summary, "", 0, (RowUnreadable("verdicts", stored.sweep_id, f"{shown(last.arm)} is no verdict"),))
+    return OpenRun(summary, last.arm, last.version)

@@ -20,7 +20,7 @@ def status(
     from countermark.cli.progress import sweeping
     from countermark.cli.running import concluded, found, opened
     from countermark.lines.defects import known
-    from countermark.lines.runs import RUN_COLUMNS, run_document, run_row
+    from countermark.lines.runs import RUN_COLUMNS, run_document, run_row, verdict_word
     from countermark.lines.texts import JsonValue
     from countermark.values import Refused
 
@@ -28,11 +28,9 @@ def status(
     with opened(chosen) as ports:
         if run is None:
             waiting = open_runs(ports)
-            if isinstance(waiting, Refused):
-                raise CallRefused(known(waiting.defects))
             nothing = (Lines(("no run is open: every one has converged or was cancelled",)),)
-            rows = tuple((*run_row(each.summary), each.arm or "-") for each in waiting)
-            documents: list[JsonValue] = [{**run_document(each.summary), "verdict": each.arm or None} for each in waiting]
+            rows = tuple((*run_row(each.summary), verdict_word(each.arm, each.damage)) for each in waiting)
+            documents: list[JsonValue] = [{**run_document(each.summary, each.damage), "verdict": each.arm or None} for each in waiting]
             blocks = (Table((*RUN_COLUMNS, "verdict"), rows),) if waiting else nothing
             return Answer({"runs": documents}, blocks, warnings=chosen.warnings)
         looked = look_at(ports, found(ports, run).run_id, sweeping())

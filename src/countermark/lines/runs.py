@@ -30,7 +30,7 @@ from countermark.evidence.members import (
     Terminal,
 )
 from countermark.lines.checkpoint import publication_word
-from countermark.lines.defects import defect_documents, document_value
+from countermark.lines.defects import defect_documents, document_value, sentence
 from countermark.lines.of_evidence import stage_text
 from countermark.lines.sentence import short
 from countermark.lines.texts import Document, JsonValue, counted, listed, number, plain
@@ -52,7 +52,7 @@ from countermark.run.claims import (
     SetAside,
     cause_parts,
 )
-from countermark.run.records import DamagedRun, RunListed, RunRecord, RunSummary
+from countermark.run.records import DamagedRun, RowUnreadable, RunListed, RunRecord, RunSummary, SweepDamaged
 from countermark.verdict.standing import outcome_text
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,11 +112,18 @@ def run_name(run: RunListed) -> str:
             return f"damaged: {'; '.join(defect.why for defect in run.defects)}"
 
 
-def run_document(run: RunListed) -> Document:
-    """A run as an entry of a list. It carries no Work key, because a list derives none. A damaged one comes with its defects."""
+def verdict_word(arm: str, damage: Iterable[SweepDamaged | RowUnreadable]) -> str:
+    """A run's latest verdict; a dash where there is none, and why where its latest look was damaged."""
+    return "; ".join(f"damaged: {sentence(defect).message}" for defect in damage) or arm or "-"
+
+
+def run_document(run: RunListed, damage: Iterable[SweepDamaged | RowUnreadable] = ()) -> Document:
+    """A run as an entry of a list. It carries no Work key, because a list derives none. A damaged one comes with its defects, to which
+    ``damage`` adds those of its latest look."""
     return {
         "run": run.run_id,
         **_asked_document(run),
+        "defects": [*(defect_documents(run.defects) if isinstance(run, DamagedRun) else ()), *defect_documents(damage)],
         "createdMs": number(run.created_ms),
         "facts": run.version,
         "cancelled": run.cancelled,
@@ -126,9 +133,9 @@ def run_document(run: RunListed) -> Document:
 def _asked_document(run: RunListed) -> Document:
     match run:
         case RunSummary():
-            return {"name": run.name, "requester": run.demand.requester.text, "request": run.demand.request.text, "defects": []}
+            return {"name": run.name, "requester": run.demand.requester.text, "request": run.demand.request.text}
         case DamagedRun():
-            return {"name": None, "requester": None, "request": None, "defects": defect_documents(run.defects)}
+            return {"name": None, "requester": None, "request": None}
 
 
 CLAIM_COLUMNS: Final = ("version", "kind", "attempt", "what", "recorded")

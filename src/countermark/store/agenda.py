@@ -7,12 +7,12 @@ Rules kept here:
 2. An entry handed out is hidden for a while, so that controllers do not look at the same run; who claims it is decided by the slot alone.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, LargeBinary, Text, bindparam, cast, delete, func, insert, literal, select, update
 
 from countermark.store.ledger import fetch, is_recorded, version_of
-from countermark.store.rows import int_of, text_of
+from countermark.store.rows import int_of, is_askable, text_of
 from countermark.store.schema import agenda
 from countermark.store.statements import Statement
 
@@ -50,8 +50,14 @@ def take(connection: Connection, now_ms: int, until_ms: int, limit: int) -> tupl
     due = select(agenda.c.run_id).where(agenda.c.due_ms <= now_ms).order_by(agenda.c.due_ms, agenda.c.run_id).limit(limit)
     taken = tuple(text_of(row, "run_id") for row in fetch(connection, due.with_for_update(skip_locked=True)))
     if taken:
-        connection.execute(update(agenda).where(agenda.c.run_id.in_(taken)).values(due_ms=until_ms))
-    return taken
+        connection.execute(update(agenda).where(agenda.c.run_id.in_(list(map(_as_it_lies, taken)))).values(due_ms=until_ms))
+    return tuple(filter(is_askable, taken))
+
+
+def _as_it_lies(run_id: str) -> Any:
+    """An id as an entry holds it. One with stray bytes is no run's, and is hidden all the same: else it would be due for ever, before all
+    others."""
+    return run_id if is_askable(run_id) else cast(literal(run_id.encode("utf-8", "surrogateescape"), LargeBinary), Text)
 
 
 def next_due(connection: Connection) -> int | None:

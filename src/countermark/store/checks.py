@@ -19,6 +19,7 @@ from countermark.run.records import (
     RowDefect,
     RowUnreadable,
     RunIdRowMismatch,
+    RunRecord,
     RunUnknown,
     SlotRowMismatch,
     SweepDamaged,
@@ -27,13 +28,13 @@ from countermark.run.records import (
 from countermark.store import ledger, sweeps
 from countermark.store.interface import Finding
 from countermark.store.ledger import fetch
-from countermark.store.rows import BadCell, int_of, text_of
+from countermark.store.rows import BadCell, askable, int_of, is_askable, text_of
 from countermark.store.schema import agenda as agenda_table
 from countermark.store.schema import facts as facts_table
 from countermark.store.schema import runs, sqlite_script
 from countermark.store.schema import sweeps as sweeps_table
 from countermark.store.schema import verdicts as verdicts_table
-from countermark.values import Refused, shown
+from countermark.values import NonEmpty, Refused, shown
 
 _RESTORE: Final = "keep a copy of the store's folder, then restore the file from a backup"
 TAMPERED: Final = "somebody changed the store past countermark: restore it from a backup, or take these runs for lost"
@@ -130,8 +131,20 @@ def _run_what(defect: RunUnknown | RowDefect) -> str:
 def refused_runs(connection: Connection) -> dict[str, tuple[RunUnknown | RowDefect, ...]]:
     """Every run read and derived again: those that are refused, and why."""
     named = fetch(connection, select(runs.c.run_id).union(select(facts_table.c.run_id)).order_by("run_id"))
-    records = ((run_id, ledger.load(connection, run_id)) for run_id in (text_of(row, "run_id") for row in named))
+    records = ((run_id, _loaded(connection, run_id)) for run_id in (text_of(row, "run_id") for row in named))
     return {run_id: tuple(record.defects) for run_id, record in records if isinstance(record, Refused)}
+
+
+def _loaded(connection: Connection, run_id: str) -> RunRecord | Refused[RunUnknown | RowDefect]:
+    """A run by an id that stands in the tables, where it may be none that could be asked for."""
+    if is_askable(run_id):
+        return ledger.load(connection, run_id)
+    return Refused(NonEmpty(RowUnreadable(runs.name, _named(run_id), "its run_id is none")))
+
+
+def _named(text: str) -> str:
+    """An id as it may be printed, where it may be none."""
+    return text if is_askable(text) else shown(text)
 
 
 def run_findings(refused: Mapping[str, tuple[RunUnknown | RowDefect, ...]], where: str) -> Iterator[Finding]:
@@ -147,11 +160,13 @@ def sweep_findings(connection: Connection, observations: Connection, where: str)
     for row in fetch(observations, select(sweeps_table.c.sweep_id, sweeps_table.c.run_id).order_by(sweeps_table.c.ordinal)):
         sweep_id, run_id = str(row["sweep_id"]), str(row["run_id"])
         if run_id not in recorded:
-            yield Finding("SweepOfUnknownRun", where, f"sweep {sweep_id} is about run {run_id}, which is not recorded", _RESTORE)
+            yield Finding(
+                "SweepOfUnknownRun", where, f"sweep {_named(sweep_id)} is about run {_named(run_id)}, which is not recorded", _RESTORE
+            )
         try:
-            sweep = sweeps.load(observations, sweep_id)
+            sweep = sweeps.load(observations, askable(sweep_id, "sweep_id"))
         except BadCell as error:
-            yield Finding("RowUnreadable", where, f"row {sweep_id} of sweeps is refused, because {error}", TAMPERED)
+            yield Finding("RowUnreadable", where, f"row {_named(sweep_id)} of sweeps is refused, because {error}", TAMPERED)
             continue
         for defect in sweep.defects if isinstance(sweep, Refused) else ():
             yield _sweep_finding(defect, where)
@@ -178,5 +193,5 @@ def missing_from_agenda(connection: Connection, observations: Connection) -> fro
 def agenda_findings(missing: frozenset[str], where: str) -> Iterator[Finding]:
     """What ``missing_from_agenda`` found."""
     for run_id in sorted(missing):
-        what = f"run {run_id} may be open and is not on the agenda: looking at all open runs passes it over"
+        what = f"run {_named(run_id)} may be open and is not on the agenda: looking at all open runs passes it over"
         yield Finding("AgendaEntryMissing", where, what, f"look at it once: countermark reconcile {run_id}")

@@ -408,6 +408,13 @@ def unwritable_adjudication(adjudication: Adjudication) -> tuple[FieldUnwritable
     )
 
 
+def askable(text: str, column: str) -> str:
+    """An id as it came out of a table, where it may be none that could be asked for."""
+    if not is_askable(text):
+        raise BadCell(f"{column} is none")
+    return text
+
+
 def is_askable(text: str) -> bool:
     """Whether an id or a prefix can be in a table at all: a database may refuse to be asked for NUL or for stray bytes."""
     return text.isascii() and "\0" not in text

@@ -1,7 +1,7 @@
 """The closed sums of reconciliation: blockers, reasons why a run has not converged yet, notes, and verdicts."""
 
 from dataclasses import InitVar, dataclass
-from typing import Final, Literal, final
+from typing import Final, Literal, final, get_args
 
 from countermark.evidence.cut import OutOfOrder, Stage, Unobserved
 from countermark.run.attempts import AttemptKey
@@ -411,6 +411,8 @@ Verdict = (
     | RetryRequired
     | ExecutionRequired
 )
+#: The verdicts by name, as they are stored.
+ARMS: Final = frozenset(arm.__name__ for arm in get_args(Verdict))
 
 
 @final
