@@ -83,7 +83,7 @@ def _truly_lost(world: World, actor: Actor, sweep: Sweep, attempt: AttemptKey) -
     for folder in folders_of(world, attempt):
         for execution in folder.executions:
             if execution.alive and execution.began_at < looked:
-                if _not_shown_yet(world, actor, attempt):
+                if _not_shown_yet(world, actor, sweep, attempt):
                     world.figures["lost before the scheduler showed it"] += 1
                     continue
                 raise Broken(
@@ -95,14 +95,14 @@ def _truly_lost(world: World, actor: Actor, sweep: Sweep, attempt: AttemptKey) -
             raise Broken(f"attempt {attempt.nonce.hex[:2]} is concluded to be lost, and its terminal says {folder.terminal}")
 
 
-def _not_shown_yet(world: World, actor: Actor, attempt: AttemptKey) -> bool:
+def _not_shown_yet(world: World, actor: Actor, sweep: Sweep, attempt: AttemptKey) -> bool:
     """Whether a job of the attempt was submitted so long after its intent that the grace was over before the scheduler showed it.
 
-    Nobody recorded an answer, so the grace counts from the intent; what a slow caller submits after it is seen one look too late. The
+    Nobody had recorded an answer when the look began, so the grace counts from the intent; what a slow caller submits after it is seen one look too late. The
     fence, not this verdict, keeps a second trainer away, and that is judged where trainers begin.
     """
     jobs = world.jobs.get(attempt.nonce.hex, ())
-    answered = any(outcome.attempt == attempt for outcome in world.store.ledger.outcomes)
+    answered = any(outcome.attempt == attempt for outcome in sweep.ledger.outcomes)
     return not answered and any(job.late and job.listed_ms > actor.looked_ms for job in jobs)
 
 
