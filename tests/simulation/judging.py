@@ -98,8 +98,8 @@ def _truly_lost(world: World, actor: Actor, sweep: Sweep, attempt: AttemptKey) -
 def _not_shown_yet(world: World, actor: Actor, sweep: Sweep, attempt: AttemptKey) -> bool:
     """Whether a job of the attempt was submitted so long after its intent that the grace was over before the scheduler showed it.
 
-    Nobody had recorded an answer when the look began, so the grace counts from the intent; what a slow caller submits after it is seen one look too late. The
-    fence, not this verdict, keeps a second trainer away, and that is judged where trainers begin.
+    Nobody had recorded an answer when the look began, so the grace counts from the intent; what a slow caller submits after it is seen one
+    look too late. The fence, not this verdict, keeps a second trainer away, and that is judged where trainers begin.
     """
     jobs = world.jobs.get(attempt.nonce.hex, ())
     answered = any(outcome.attempt == attempt for outcome in sweep.ledger.outcomes)
