@@ -137,7 +137,9 @@ def measure_composition(
     """What ran, or everything that keeps it from having a digest."""
     found = _Gathering()
     watched = _Watched(progress, cache)
-    base = cast("WeightsRoot | FilesDigest | None", found.part("base", loading.base, _base(loading.base, watched)))
+    measured = _base(loading.base, watched)
+    found.part("base", loading.base, measured)
+    base = None if isinstance(measured, Refused) else measured
     unknown: list[AdapterKeysUnknown] = []
     adapters: list[AdapterPart] = []
     for number, path in enumerate(loading.adapters, 1):
