@@ -3,11 +3,13 @@
 ``models/ledger_table.pml`` prints what the model's own transactions answer; here the program's functions are asked the same.
 """
 
+import shutil
 import subprocess
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, final
 
 import pytest
@@ -65,7 +67,12 @@ def table(*switches: str) -> tuple[Row, ...]:
     """What the model answers, under these switches."""
     need_spin()
     given = [f"-D{switch}" for switch in switches]
-    told = subprocess.run(["spin", "-T", *given, "ledger_table.pml"], cwd=MODELS, capture_output=True, text=True, timeout=300, check=True)
+    # Spin writes what it preprocessed into the folder that it runs in: workers that share one read each other's.
+    with TemporaryDirectory() as folder:
+        for source in MODELS.glob("*.pml"):
+            shutil.copy(source, folder)
+        command = ["spin", "-T", *given, "ledger_table.pml"]
+        told = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
     lines = (map(int, line.split()[1:]) for line in told.stdout.splitlines() if line.startswith("T "))
     return tuple(
         Row(n, (one, two), cause, bool(ended), bool(stale), kind, x, y, (said, which, moved))
