@@ -17,7 +17,6 @@ import select as system
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 from typing import Any, Final, Self, final
 
 from sqlalchemy import Connection, bindparam, create_engine, event, func, select, text
@@ -46,6 +45,7 @@ from countermark.store.postgres_errors import STARTING, place_of, state_of, tran
 from countermark.store.postgres_schema import MAKING, SCHEMA, TABLES, postgres_script
 from countermark.store.schema import SCHEMA_VERSION, runs
 from countermark.store.statements import Statement
+from countermark.store.transaction import Transaction
 
 #: Of every transaction that writes.
 LEVEL: Final = "READ COMMITTED"
@@ -390,49 +390,25 @@ class PostgresStore(SqlStore):
 
 
 @final
-class _Transaction:
-    """What ``_transaction`` gives. One object and not a generator for each of its parts: who claims holds the run meanwhile."""
+class _Transaction(Transaction):
+    """What ``_transaction`` gives."""
 
-    __slots__ = ("_connection", "_first", "_read_only", "_store")
+    __slots__ = ("_first", "_read_only", "_store")
 
     def __init__(self, store: PostgresStore, first: Callable[[Connection], object], read_only: bool) -> None:
         self._store = store
         self._first = first
         self._read_only = read_only
 
-    def __enter__(self) -> Connection:
-        try:
-            connection = self._connection = self._store.begun(self._first, self._read_only)
-        except Exception as error:
-            if (told := self._store.translation(error)) is None:
-                raise
-            raise told  # noqa: B904 - the translation says what caused it
-        return connection
+    def begin(self) -> Connection:
+        return self._store.begun(self._first, self._read_only)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if error is None:
-                self._committed()
-                return
-            self._undone()
-        except Exception as failed:
-            if (told := self._store.translation(failed)) is None:
-                raise
-            raise told  # noqa: B904 - the translation says what caused it
-        if (told := self._store.translation(error)) is not None:
-            raise told
+    def keep(self) -> None:
+        self._store.given_back(self.connection)
 
-    def _committed(self) -> None:
-        try:
-            self._connection.commit()
-        except BaseException:
-            self._undone()
-            raise
-        self._store.given_back(self._connection)
-
-    def _undone(self) -> None:
+    def undo(self) -> None:
         """A connection that broke has nothing to roll back: the server did."""
-        connection = self._connection
+        connection = self.connection
         try:
             if not connection.invalidated:
                 connection.rollback()
@@ -440,6 +416,9 @@ class _Transaction:
             connection.invalidate()
         finally:
             connection.close()
+
+    def translation(self, error: BaseException | None) -> StoreError | None:
+        return self._store.translation(error)
 
 
 def _nothing(connection: Connection) -> None:

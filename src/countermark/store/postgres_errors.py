@@ -1,7 +1,6 @@
 """What PostgreSQL and its driver say, as the failures of a store. No text that leaves here holds a password."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -24,6 +23,7 @@ from countermark.store.failures import (
     StoreLocked,
 )
 from countermark.store.rows import BadCell
+from countermark.store.transaction import translated_by
 from countermark.values import shown
 
 _WHY_MAX: Final = 300
@@ -124,12 +124,6 @@ def _silent(told: StoreError) -> StoreError:
     return told
 
 
-@contextmanager
-def translated(url: URL, wait_s: float) -> Generator[None, None, None]:
+def translated(url: URL, wait_s: float) -> AbstractContextManager[None]:
     """Turns failures of the environment inside the block into ``StoreError``; mistakes of ours go through as they are."""
-    try:
-        yield
-    except Exception as error:
-        if (told := translation(error, url, wait_s)) is None:
-            raise
-        raise told  # noqa: B904 - the translation says what caused it
+    return translated_by(lambda error: translation(error, url, wait_s))

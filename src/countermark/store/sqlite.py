@@ -15,7 +15,6 @@ import stat
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Literal, Self, final
 from urllib.parse import quote
 
@@ -45,6 +44,7 @@ from countermark.store.ledger import is_recorded, version_of
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
 from countermark.store.sqlite_errors import translated, translation
 from countermark.store.ticket import TicketTimeout, open_ticket, ticket
+from countermark.store.transaction import Transaction
 
 #: How long a writer waits for its turn, in seconds.
 WAIT_S: Final = 20.0
@@ -127,62 +127,37 @@ class _Database:
 
 
 @final
-class _Transaction:
-    """What ``_Database.transaction`` gives. One object and not a generator for each of its parts: who claims holds the ledger meanwhile."""
+class _Transaction(Transaction):
+    """What ``_Database.transaction`` gives."""
 
-    __slots__ = ("_begin", "_connection", "_database", "_hint")
+    __slots__ = ("_begin", "_database", "_hint")
 
     def __init__(self, database: _Database, begin: str, hint: bool) -> None:
         self._database = database
         self._begin = begin
         self._hint = hint
 
-    def __enter__(self) -> Connection:
-        database = self._database
+    def begin(self) -> Connection:
+        connection = self.connection = self._database.lent()
         try:
-            connection = self._connection = database.lent()
-            try:
-                connection.begin()
-                cursor = connection.connection.cursor()
-                if self._hint:
-                    cursor.execute("PRAGMA synchronous=NORMAL")
-                cursor.execute(self._begin)
-                database.still_there()
-            except BaseException:
-                self._undone()
-                raise
-        except Exception as error:
-            if (told := translation(error, database.path, database.wait_s)) is None:
-                raise
-            raise told  # noqa: B904 - the translation says what caused it
+            connection.begin()
+            cursor = connection.connection.cursor()
+            if self._hint:
+                cursor.execute("PRAGMA synchronous=NORMAL")
+            cursor.execute(self._begin)
+            self._database.still_there()
+        except BaseException:
+            self.undo()
+            raise
         return connection
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        database = self._database
-        try:
-            if error is None:
-                self._committed()
-                return
-            self._undone()
-        except Exception as failed:
-            if (told := translation(failed, database.path, database.wait_s)) is None:
-                raise
-            raise told  # noqa: B904 - the translation says what caused it
-        if (told := translation(error, database.path, database.wait_s)) is not None:
-            raise told
-
-    def _committed(self) -> None:
-        try:
-            self._connection.commit()
-        except BaseException:
-            self._undone()
-            raise
+    def keep(self) -> None:
         if self._hint:
             self._heavily()
-        self._database.given_back(self._connection)
+        self._database.given_back(self.connection)
 
-    def _undone(self) -> None:
-        connection = self._connection
+    def undo(self) -> None:
+        connection = self.connection
         try:
             connection.rollback()
             # A commit that failed may leave the transaction open although SQLAlchemy has done with it.
@@ -192,13 +167,16 @@ class _Transaction:
                 self._heavily()
             connection.close()
 
+    def translation(self, error: BaseException | None) -> StoreError | None:
+        return translation(error, self._database.path, self._database.wait_s)
+
     def _heavily(self) -> None:
         """The next transaction waits for the disk again, or has another connection."""
         try:
-            self._connection.connection.cursor().execute(f"PRAGMA synchronous={self._database.synchronous}")
+            self.connection.connection.cursor().execute(f"PRAGMA synchronous={self._database.synchronous}")
         except BaseException:
-            self._connection.invalidate()
-            self._connection.close()
+            self.connection.invalidate()
+            self.connection.close()
             raise
 
 

@@ -2,8 +2,7 @@
 
 import errno
 import sqlite3
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from countermark.store.failures import (
     StoreReadOnly,
 )
 from countermark.store.rows import BadCell
+from countermark.store.transaction import translated_by
 from countermark.values import shown
 
 _WHY_MAX: Final = 300
@@ -99,12 +99,6 @@ def translation(error: BaseException | None, path: Path, wait_s: float) -> Store
     return told
 
 
-@contextmanager
-def translated(path: Path, wait_s: float) -> Generator[None, None, None]:
+def translated(path: Path, wait_s: float) -> AbstractContextManager[None]:
     """Turns failures of the environment inside the block into ``StoreError``; mistakes of ours go through as they are."""
-    try:
-        yield
-    except Exception as error:
-        if (told := translation(error, path, wait_s)) is None:
-            raise
-        raise told  # noqa: B904 - the translation says what caused it
+    return translated_by(lambda error: translation(error, path, wait_s))
