@@ -18,14 +18,12 @@ from countermark.evidence.members import Read, Unread
 from countermark.files.attempt_folder import ReceiptRead, read_start, read_terminal
 from countermark.files.desired import Desired, read_desired
 from countermark.files.model_folder import MeasuredBase, measure_base
+from countermark.files.reading import Stamp
 from countermark.wire.effective import EffectiveManifest
 from countermark.wire.receipts import Succeeded
 
 SOURCE: Final = "base files"
 COORDINATE: Final = "base_artifact"
-
-#: Of each file of a folder: device, inode, size, and when its content and its entry were changed, in nanoseconds.
-Stamps = tuple[tuple[int, int, int, int, int], ...]
 
 
 def base_reading(folder: Path, word: EffectiveManifest | None) -> dict[str, Read | Unread]:
@@ -47,21 +45,20 @@ def base_reading(folder: Path, word: EffectiveManifest | None) -> dict[str, Read
     return {} if measured is None else {COORDINATE: Read(measured, "file_hash")}
 
 
-def _stamps(base: Path) -> Stamps:
+def _stamps(base: Path) -> tuple[Stamp, ...]:
     """The state of the files in a folder, of which links are followed; empty where it cannot be told."""
     try:
-        found = [entry.stat() for entry in sorted(base.iterdir()) if not entry.is_dir()]
+        return tuple(Stamp.of(entry.stat()) for entry in sorted(base.iterdir()) if not entry.is_dir())
     except OSError:
         return ()
-    return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in found)
 
 
-def _changed_since(stamps: Stamps, at_ms: int) -> bool:
-    return any(max(modified, changed) >= at_ms * 1_000_000 for *_, modified, changed in stamps)
+def _changed_since(stamps: tuple[Stamp, ...], at_ms: int) -> bool:
+    return any(max(each.mtime_ns, each.ctime_ns) >= at_ms * 1_000_000 for each in stamps)
 
 
 @lru_cache(maxsize=8)
-def _measured(place: str, stamps: Stamps) -> str | None:
+def _measured(place: str, stamps: tuple[Stamp, ...]) -> str | None:
     """The base's coordinate, spelled; None where the files are no base. ``stamps`` say which state of them is meant."""
     found = measure_base(Path(place))
     return found.base_artifact.spell() if isinstance(found, MeasuredBase) and _stamps(Path(place)) == stamps else None
