@@ -7,6 +7,7 @@ Rules kept here:
 3. The highest memory that Linux tells of a process begins with that of the one which started it: whoever measures stays small.
 """
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -21,6 +22,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: How ours is called: as a person would, from this tree.
 OURS: Final = (sys.executable, "-m", "countermark.cli.entry")
+#: Names the environment in which peers are installed, where ``--peers`` does not.
+PEERS_FOLDER: Final = "COUNTERMARK_BENCH_PEERS"
 
 
 @dataclass(frozen=True)
@@ -95,3 +98,17 @@ def ratio(costs: Mapping[str, Costs], ours: str, theirs: str, wanted: str) -> st
     one, other = costs[ours], costs[theirs]
     times = f"{other.wall_s / one.wall_s:.2f}× as fast as {theirs} by medians, {other.least_s / one.least_s:.2f}× by the least"
     return f"{ours}: {times}" + (f" (wanted: {wanted})" if wanted else "")
+
+
+def asked(what: str | None, rounds: int, room: str, peer: str) -> argparse.Namespace:
+    """What a benchmark of whole processes is called with. ``room``: what it needs in its folder; ``peer``: what ``--peers`` is to have."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("--quick", action="store_true", help="small files and two rounds: says that it works, and nothing about speed")
+    parser.add_argument("--keep", action="store_true", help="write the report under bench/results")
+    parser.add_argument("--rounds", type=int, default=rounds, help="rounds of each kind")
+    parser.add_argument("--into", type=Path, help=f"a folder for {room}; by default the system's for what is temporary")
+    named = os.environ.get(PEERS_FOLDER)
+    parser.add_argument(
+        "--peers", type=Path, default=Path(named) if named else None, help=f"an environment with {peer}, else {PEERS_FOLDER}"
+    )
+    return parser.parse_args()

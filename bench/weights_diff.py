@@ -19,11 +19,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench.report import Report  # noqa: E402
-from bench.spent import OURS, Contender, Costs, interleaved, ratio, spent  # noqa: E402
+from bench.spent import OURS, Contender, Costs, asked, interleaved, ratio, spent  # noqa: E402
 
 #: The peer, as pip is asked for it; it lives in an environment of its own, which this names.
 SFT: Final = "sft-cli==0.2.2"
-PEERS_FOLDER: Final = "COUNTERMARK_BENCH_PEERS"
 SIZE: Final = 1 << 30
 QUICK_SIZE: Final = 96 << 20
 #: Ours with a hash that does nothing, to see what the numbers alone cost.
@@ -132,16 +131,7 @@ def flat(report: Report, folder: Path, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small files and two rounds: says that it works, and nothing about speed")
-    parser.add_argument("--keep", action="store_true", help="write the report under bench/results")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each kind of pair")
-    parser.add_argument("--into", type=Path, help="a folder for the pairs, 8 GB; by default the system's for what is temporary")
-    named = os.environ.get(PEERS_FOLDER)
-    parser.add_argument(
-        "--peers", type=Path, default=Path(named) if named else None, help=f"an environment with {SFT}, else {PEERS_FOLDER}"
-    )
-    options = parser.parse_args()
+    options = asked(__doc__, 5, "the pairs, 8 GB", SFT)
     report = Report("weights_diff")
     with tempfile.TemporaryDirectory(dir=options.into) as folder:
         for kind in ("sparse", "dense"):

@@ -18,20 +18,19 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench.report import Report  # noqa: E402
-from bench.spent import OURS, Contender, interleaved, ratio, spent  # noqa: E402
+from bench.spent import OURS, Contender, asked, interleaved, ratio, spent  # noqa: E402
 
 #: The peer, as pip is asked for it (it needs pyOpenSSL, which it does not name); it lives in an environment of its own.
 MODEL_SIGNING: Final = "model-signing==1.1.1"
-PEERS_FOLDER: Final = "COUNTERMARK_BENCH_PEERS"
 SIZE: Final = 1 << 30
 QUICK_SIZE: Final = 96 << 20
 SHARDS: Final = 8
 SIGNING: Final = "import sys, model_signing; model_signing.hashing.Config().hash(sys.argv[1])"
 
 
-def contenders(path: Path, files: list[str], fresh: bool, peers: Path | None) -> dict[str, Contender]:
+def contenders(path: Path, files: list[str], peers: Path | None) -> dict[str, Contender]:
     found = {
-        "ours": Contender((*OURS, "weights", "root", str(path), "--json", *(["--fresh"] if fresh else []))),
+        "ours": Contender((*OURS, "weights", "root", str(path), "--json", "--fresh")),
         "openssl": Contender(("openssl", "dgst", "-sha256", *files)),
         "sha256sum": Contender(("sha256sum", *files)),
     }
@@ -46,9 +45,9 @@ def contenders(path: Path, files: list[str], fresh: bool, peers: Path | None) ->
     return found
 
 
-def measured(report: Report, path: Path, files: list[str], fresh: bool, options: argparse.Namespace, more: dict[str, str]) -> None:
+def measured(report: Report, path: Path, files: list[str], options: argparse.Namespace, more: dict[str, str]) -> None:
     """One form of the weights against everybody."""
-    costs = interleaved(contenders(path, files, fresh, options.peers), 2 if options.quick else options.rounds, more)
+    costs = interleaved(contenders(path, files, options.peers), 2 if options.quick else options.rounds, more)
     size = sum(os.path.getsize(each) for each in files)
     report.say(f"{len(files)} × {size / len(files) / 1e6:,.0f} MB, bf16:")
     for name, each in costs.items():
@@ -66,16 +65,7 @@ def kept(report: Report, path: Path, more: dict[str, str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small files and two rounds: says that it works, and nothing about speed")
-    parser.add_argument("--keep", action="store_true", help="write the report under bench/results")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each form")
-    parser.add_argument("--into", type=Path, help="a folder for the weights, 3 GB; by default the system's for what is temporary")
-    named = os.environ.get(PEERS_FOLDER)
-    parser.add_argument(
-        "--peers", type=Path, default=Path(named) if named else None, help=f"an environment with {MODEL_SIGNING}, else {PEERS_FOLDER}"
-    )
-    options = parser.parse_args()
+    options = asked(__doc__, 7, "the weights, 3 GB", MODEL_SIGNING)
     report = Report("weights_root")
     with tempfile.TemporaryDirectory(dir=options.into) as folder:
         size = QUICK_SIZE if options.quick else SIZE
@@ -84,10 +74,8 @@ def main() -> None:
         one, shards = Path(folder) / "A.safetensors", Path(folder) / "shards"
         (Path(folder) / "B.safetensors").unlink()
         more = {"XDG_CACHE_HOME": str(Path(folder) / "cache")}
-        help_text = subprocess.run([*OURS, "weights", "root", "--help"], capture_output=True, text=True, check=True).stdout
-        fresh = "--fresh" in help_text
         for path, files in ((one, [str(one)]), (shards, sorted(map(str, shards.glob("*.safetensors"))))):
-            measured(report, path, files, fresh, options, more)
+            measured(report, path, files, options, more)
             kept(report, path, {"XDG_CACHE_HOME": f"{folder}/kept-{path.name}"})
     if options.peers is None:
         report.say(f"  {MODEL_SIGNING} was not measured: name its environment by --peers")
