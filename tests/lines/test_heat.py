@@ -84,7 +84,8 @@ def parsed(svg: str) -> ET.Element:
 @proven_by(unescaped)
 def test_a_picture_says_each_cell_in_words_and_no_name_leaves_its_place() -> None:
     name = HOSTILE + "</title><script>x</script>\ufffe\x00&<\"'"
-    heat = heat_map([row(name, "changed", 0.1), row(f"h.0.{name}", "only_a"), row("h.1.w")], frozenset(), 9, 9)
+    rows = [row(name, "changed", 0.1), row(f"h.0.{name}", "only_a"), row("h.1.w"), row(f"{name} that stayed")]
+    heat = heat_map(rows, frozenset(), 9, 9)
     svg = heat_svg(heat, name, "<b>", "1 of 2 & more")
     root = parsed(svg)
     assert {each.tag.removeprefix(SVG) for each in root.iter()} == {"svg", "defs", "pattern", "rect", "circle", "text", "path", "title"}

@@ -149,6 +149,15 @@ def test_an_adapter_is_told_from_every_other_change() -> None:
     assert {name: sketched(*change(name)).adapter_rank() for name in CHANGES} == {name: rank for name, (_, _, rank) in CHANGES.items()}
 
 
+@proven_by(planted(spectrum, "_FLAT", 1e9), planted(spectrum, "_FLAT", 0.0))
+def test_a_rest_that_falls_as_steeply_as_what_stands_out_is_no_noise() -> None:
+    def rank(*shares: float) -> int | None:
+        return Spectrum(1024, 1024, 1.0, shares, 1024.0, 1024.0).adapter_rank()
+
+    assert rank(*(0.86 * 0.14**place for place in range(6))) is None
+    assert rank(0.86, 0.13, 2e-4, 2e-4, 2e-4, 2e-4) == 2
+
+
 @proven_by(planted(spectrum, "_GAP", 0.0))
 def test_a_spectrum_that_falls_without_an_edge_is_no_adapter() -> None:
     base = noise(0.02, 1, 64, 64)
