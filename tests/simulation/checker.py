@@ -407,7 +407,15 @@ class _Checker:
         if claim is None or run is None:
             return
         if self.ends_known:
-            alive = tuple(sorted(attempt for attempt in run.alive.values() if attempt not in self.given_up))
+            late = event.attempt in self.given_up
+            alive = tuple(
+                sorted(
+                    attempt
+                    for process, attempt in run.alive.items()
+                    # No fence reaches what was given up on another host: there the person's word was false, whoever begins first.
+                    if attempt not in self.given_up and not (late and _host(process) != _host(event.process))
+                )
+            )
             if len(alive) > run.reexecutions:
                 self.say(position, SeveralAlive(claim.fact.run, event.attempt, alive))
         run.alive[event.process] = event.attempt
@@ -418,6 +426,10 @@ class _Checker:
             self.say(position, EndedUnbegun(event.attempt, event.process))
         elif claim is not None and self.runs[claim.fact.run].alive.pop(event.process, None) is None:
             self.say(position, EndedUnbegun(event.attempt, event.process))
+
+
+def _host(process: str) -> str:
+    return process.split("/", 1)[0]
 
 
 def check(events: Iterable[Event | LineUnreadable], ends_known: bool = False) -> tuple[Violation, ...]:

@@ -217,6 +217,15 @@ def test_a_person_may_ask_for_a_second_trainer_and_give_the_first_up() -> None:
     assert check(given_up, ends_known=True) == ()
 
 
+@proven_by(planted(checker, "_host", lambda process: ""))
+def test_what_was_given_up_elsewhere_may_begin_late_and_here_it_is_fenced() -> None:
+    before = (*CLEAN[:7], Fact("r", 3, "abandonment", "a1"), *CLEAN[12:15], CLEAN[15], CLEAN[16])
+    assert check((*before, Began("a1", "n2/b/7/3")), ends_known=True) == ()
+    assert check((*before, Began("a1", "n1/b/7/3")), ends_known=True) == (SeveralAlive("r", "a1", ("a4",)),)
+    unsaid = (*CLEAN[:7], CLEAN[8], *before[8:])
+    assert check((*unsaid, Began("a1", "n2/b/7/3")), ends_known=True) == (SeveralAlive("r", "a1", ("a4",)),)
+
+
 # ------------------------------------------------------------------------------------------------------------- the file
 
 
