@@ -268,6 +268,46 @@ def test_what_a_manifest_does_not_speak_of_differs_and_artifacts_are_asked_besid
     assert defects(clean(facts=(fact,))) == Counter([ManifestDiverges(wanted[1:2])])
 
 
+# ---------------------------------------------------------------------------------------- the cases about data position
+
+
+def diverging(found: CheckpointReadback, **changes: str) -> tuple[set[str], set[type]]:
+    """The coordinates that diverge from the clean manifest with changes, and the kinds of all other defects."""
+    answer = admit_checkpoint(found, clean_manifest(**changes), frozenset({NONCE}))
+    against = tuple(answer.defects) if isinstance(answer, Refused) else ()
+    coordinates = {name for one in against if isinstance(one, ManifestDiverges) for name in one.coordinates}
+    return coordinates, {type(one) for one in against if not isinstance(one, ManifestDiverges)}
+
+
+def test_o10_a_position_counted_in_steps_is_not_where_the_step_leads_to() -> None:
+    declared = clean_spellings(gradient_accumulation="4")
+    steps = {component: whole(component, 10) for component in COMPONENTS}
+    found = clean(step=10, components=steps, micro_batches=10, declared=declared)
+    answer = admit_checkpoint(found, clean_manifest(gradient_accumulation="4"), frozenset({NONCE}))
+    assert isinstance(answer, Refused) and Counter(answer.defects) == Counter([DataPositionMismatch(40, 10)])
+
+
+@proven_by(planted(checkpoint, "_accumulation", lambda readback: None))
+def test_o11_another_accumulation_is_that_and_no_wrong_position_beside_it() -> None:
+    found = clean(declared=clean_spellings(gradient_accumulation="4"), micro_batches=16)
+    assert diverging(found) == ({"gradient_accumulation"}, set())
+    assert diverging(replace(found, micro_batches=8)) == ({"gradient_accumulation"}, {DataPositionMismatch}), "its own step leads to 16"
+
+
+@proven_by(planted(checkpoint, "accumulation_divisor", lambda step, epoch: 1))
+def test_o11_an_epoch_count_alone_shows_another_accumulation() -> None:
+    """Four steps that made 16 of 35 micro batches took four each, or some multiple."""
+    silent = clean(declared=None, micro_batches=None, epoch=16 / 35)
+    answer = admit_checkpoint(silent, clean_manifest(), frozenset({NONCE}))
+    wanted = Divergence("gradient_accumulation", "2", "a multiple of 4", "the epoch count")
+    assert isinstance(answer, Refused) and Counter(answer.defects) == Counter([ManifestDiverges((wanted,))])
+    assert diverging(silent, gradient_accumulation="4") == diverging(silent, gradient_accumulation="8") == (set(), set())
+
+
+def test_an_accumulation_that_is_declared_as_no_number_is_counted_by_the_one_that_is_asked_for() -> None:
+    assert diverging(clean(declared=clean_spellings() | {"gradient_accumulation": "many"})) == ({"gradient_accumulation"}, set())
+
+
 def test_a_component_of_another_step_and_of_other_bytes_is_named_as_both() -> None:
     reading = ComponentRead((file("x"),), (StepWitness("a place", 3),), Sha256("9" * 64))
     found = defects(with_component(reading))
@@ -374,6 +414,7 @@ def test_no_two_components_trade_places_in_the_digest() -> None:
         ("adamw_torch(beta1=0.9,beta2=0.999,eps=1e-8)", "optimizer.eps", "1e-8"),
         ("adamw_torch(beta1=0.9)", "optimizer.eps", "nothing"),
         ("sequential", "data_order.seed", "nothing"),
+        ("adamw_torch(beta1=0.9)", "optimizer.implementation", "adamw_torch"),
     ],
 )
 def test_a_leaf_is_read_out_of_its_coordinates_text(spelling: str, leaf: str, found: str) -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countermark.run import data_position
-from countermark.run.data_position import expected_micro_batches, micro_batches_after
+from countermark.run.data_position import accumulation_divisor, expected_micro_batches, micro_batches_after
 from countermark.values import NonEmpty
 from tests.faults import planted, proven_by
 
@@ -55,3 +55,21 @@ def test_counts_that_say_nothing_leave_the_plain_product() -> None:
     for epoch in (None, 0.0, -1.0, float("nan"), float("inf"), 1e-300):
         assert expected_micro_batches(10, 4, epoch) == NonEmpty(40)
     assert expected_micro_batches(0, 4, 0.0) == NonEmpty(0)
+
+
+@given(*Trainers)
+def test_the_accumulation_is_always_a_multiple_of_what_the_epoch_count_shows(steps: int, accumulation: int, per_epoch: int) -> None:
+    assert accumulation % accumulation_divisor(steps, simulated(steps, accumulation, per_epoch)[1]) == 0
+
+
+@proven_by(planted(data_position, "_PER_EPOCH_MAX", 10))
+def test_an_epoch_count_that_no_other_accumulation_gives_shows_it() -> None:
+    assert accumulation_divisor(2, 4 / 11) == 2
+    assert accumulation_divisor(3, 12 / 35) == 4
+
+
+def test_an_epoch_count_that_says_nothing_divides_everything() -> None:
+    for epoch in (None, 0.0, -0.5, 1.0, 1.5, float("nan"), float("inf"), 0.1 + 0.2, 1e-300):
+        assert accumulation_divisor(2, epoch) == 1
+    assert accumulation_divisor(0, 4 / 11) == 1
+    assert accumulation_divisor(4, 0.5) == 1

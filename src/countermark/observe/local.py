@@ -70,6 +70,7 @@ from countermark.observe.processes import Alive, Dead, NeverStarted, OnAnotherHo
 from countermark.recipe import spelled
 from countermark.run.attempts import AttemptKey
 from countermark.run.claims import Dispatched, DispatchIntent, RunLedger
+from countermark.run.rates import explained
 from countermark.run.readback import ArtifactFact, CheckpointReadback
 from countermark.values import NonEmpty, Refused, Unreadable
 from countermark.wire import receipts
@@ -127,7 +128,7 @@ class LocalObserver:
             word = _trainers_word(attempt, folder, found)
             if base := base_files.base_reading(folder, word):
                 found.members.append(ManifestSeen(attempt, base_files.SOURCE, base))
-            if shown := artifact_readings(_artifact_facts(folder), desired):
+            if shown := artifact_readings(explained(_artifact_facts(folder), ledger.desired.manifest), desired):
                 found.members.append(ManifestSeen(attempt, SOURCE, shown))
 
         return self._population(ledger, "effective manifest", look)

@@ -6,7 +6,8 @@ Rules kept here:
    mints one.
 2. Every defect is named: weights of one step beside an optimizer of another do not crash, they converge to a different model.
 3. A person can vouch for a publication that nobody observed, never for one that is incomplete.
-4. The desired manifest is held against what the checkpoint declares and against what its artifacts show, each coordinate on its own.
+4. The desired manifest is held against what the checkpoint declares and against what its artifacts show, each coordinate on its own. What
+   is another computation is told once: the data position is counted by the accumulation that the checkpoint itself declares, if it does.
 5. An unadmitted checkpoint may still be good for its weights alone: that is another answer, under another name.
 """
 
@@ -17,7 +18,8 @@ from typing import Final, final
 
 from countermark.recipe import ROSTER, Manifest, spelled
 from countermark.run.attempts import CheckpointIdentity
-from countermark.run.data_position import expected_micro_batches
+from countermark.run.data_position import accumulation_divisor, expected_micro_batches
+from countermark.run.rates import explained
 from countermark.run.readback import (
     COMPONENTS,
     ArtifactFact,
@@ -38,7 +40,7 @@ from countermark.run.readback import (
     component_digest,
     other_steps,
 )
-from countermark.values import NonEmpty, Refused, Sha256
+from countermark.values import NonEmpty, PositiveInt, Refused, Sha256
 
 __all__ = [
     "COMPONENTS",
@@ -360,9 +362,15 @@ def _data_position(readback: CheckpointReadback, desired: Manifest) -> tuple[Che
     found = readback.micro_batches
     if found is None:
         return ()
-    accumulation = int(spelled(desired)["gradient_accumulation"])
+    accumulation = _accumulation(readback) or desired.gradient_accumulation.number
     expected = expected_micro_batches(readback.step, accumulation, readback.epoch)
     return () if found in expected else (DataPositionMismatch(expected.first, found),)
+
+
+def _accumulation(readback: CheckpointReadback) -> int | None:
+    """The accumulation that the checkpoint says it was made with, None where it says none."""
+    read = None if readback.declared is None else PositiveInt.read(readback.declared.get("gradient_accumulation"))
+    return read.number if isinstance(read, PositiveInt) else None
 
 
 def _publication(readback: CheckpointReadback, vouched: bool) -> tuple[CheckpointDefect, ...]:
@@ -387,21 +395,28 @@ def _divergences(readback: CheckpointReadback, desired: Manifest) -> tuple[Check
         for name in (ROSTER if readback.declared is not None else ())
         if readback.declared is not None and readback.declared.get(name) != wanted[name]
     ]
-    for fact in readback.facts:
+    for fact in explained(readback.facts, desired):
         desired_leaf = leaf_spelling(wanted[fact.coordinate], fact.leaf)
         if fact.spelling != desired_leaf:
             found.append(Divergence(fact.leaf, desired_leaf, fact.spelling, fact.source))
+    divisor = accumulation_divisor(readback.step, readback.epoch)
+    if desired.gradient_accumulation.number % divisor:
+        told = f"a multiple of {divisor}"
+        found.append(Divergence("gradient_accumulation", wanted["gradient_accumulation"], told, "the epoch count"))
     place = {name: at for at, name in enumerate(ROSTER)}
     found.sort(key=lambda divergence: place[divergence.coordinate])
     return (ManifestDiverges(tuple(found)),) if found else ()
 
 
 def leaf_spelling(spelling: str, leaf: str) -> str:
-    """The part of a coordinate's canonical text that spells a leaf (``optimizer.beta1``), or all of it for the coordinate itself."""
+    """The part of a coordinate's canonical text that spells a leaf (``optimizer.beta1``, and ``optimizer.implementation`` for its form), or
+    all of it for the coordinate itself."""
     name = leaf.partition(".")[2]
     if not name:
         return spelling
-    _, _, inner = spelling.partition("(")
+    form, _, inner = spelling.partition("(")
+    if name == "implementation":
+        return form
     for part in inner.removesuffix(")").split(","):
         key, _, value = part.partition("=")
         if key == name:

@@ -5,6 +5,7 @@ the trainer steps with what is left. The trainer's epoch count (micro batches / 
 """
 
 import math
+from fractions import Fraction
 from typing import Final
 
 from countermark.values import NonEmpty
@@ -12,6 +13,8 @@ from countermark.values import NonEmpty
 #: The epoch count is one float64 division and one addition away from whole numbers.
 _EPOCH_TOLERANCE: Final = 1e-9
 _CANDIDATES_MAX: Final = 100_000
+#: Of two fractions with denominators up to here, a float64 tells which one it came from: one division rounds once.
+_PER_EPOCH_MAX: Final = 1 << 24
 
 
 def micro_batches_after(step: int, accumulation: int, per_epoch: int) -> int:
@@ -39,3 +42,17 @@ def expected_micro_batches(step: int, accumulation: int, epoch: float | None) ->
         if abs(taken / per_epoch - epoch) <= _EPOCH_TOLERANCE * max(1.0, epoch)
     )
     return NonEmpty.of(sorted(found, reverse=True)) or NonEmpty(whole)
+
+
+def accumulation_divisor(step: int, epoch: float | None) -> int:
+    """What the accumulation of a run is a multiple of, going by its epoch count within the first epoch; 1 where that says nothing.
+
+    There the count is ``step × accumulation / micro batches of an epoch``, the last a whole number: 4/11 of an epoch after two steps took
+    some multiple of four micro batches, and so two of them, or four, for each step.
+    """
+    if epoch is None or not 0 < epoch < 1 or step < 1:
+        return 1
+    part = Fraction(epoch).limit_denominator(_PER_EPOCH_MAX)
+    if float(part) != epoch:
+        return 1
+    return part.numerator // math.gcd(part.numerator, step)
