@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from countermark.files import archive as archives
 from countermark.files import pickles
-from countermark.files.pickles import Call, Name, TensorStub, TorchFile, read_torch_file, scalar
-from countermark.files.reading import OpenFile, open_file
+from countermark.files.pickles import Call, Name, PlainPickle, TensorStub, TorchFile, read_pickle, read_torch_file, scalar
+from countermark.files.reading import OpenFile, ShortRead, Window, open_file
 from countermark.weights.refusals import FileDefect, PickleUnreadable
 from tests.faults import planted, proven_by
 from tests.files.folders import generators, optimizer, scheduler
@@ -118,7 +118,8 @@ def test_every_unknown_name_is_named_at_once(tmp_path: Path) -> None:
     [
         (b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.", "its pickle names 'os system', which is not executed and not known"),
         (b"(S'true'\nios\nsystem\n.", "its pickle uses STRING, which torch never writes"),
-        (b"\x80\x02ccollections\nOrderedDict\n)\x81.", "its pickle uses NEWOBJ, which torch never writes"),
+        (b"\x80\x02N)\x81.", "its pickle makes an object of what is no name"),
+        (b"\x80\x02ccollections\nCounter\nN\x81.", "its pickle makes an object of what is no name"),
         (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "its pickle is of protocol 4, not 2"),
         (b"\x80\x02\x82\x01.", "its pickle uses EXT1, which torch never writes"),
         (b"\x80\x02", "its pickle is damaged (ValueError)"),
@@ -151,7 +152,7 @@ def test_programs_that_torch_never_writes_are_refused(tmp_path: Path, program: b
 
 @given(st.binary(max_size=60))
 def test_any_program_is_answered(program: bytes) -> None:
-    machine = pickles._Machine({})
+    machine = pickles._Machine(pickles._STEPS, pickles.GLOBALS, {})
     found = machine.run(b"\x80\x02" + program + b".")
     assert machine.whys or not isinstance(found, Exception)
 
@@ -183,6 +184,78 @@ def test_the_pickles_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_dimensions_are_bounded(tmp_path: Path) -> None:
     assert whys(tmp_path, torch_file(zeros(*[1] * 65))) == ("its pickle holds a tensor without a place",)
     assert whys(tmp_path, torch_file(zeros(*[1] * 64))) == ()
+
+
+# -------------------------------------------------------------------------------------------------------- bare pickles
+
+OF_THIS = frozenset({f"{__name__} Noted"})
+
+
+class Noted:
+    """An object without a form of its own: its pickle makes one and sets its state."""
+
+    def __init__(self) -> None:
+        self.at = (1, "two")
+
+
+def bare(folder: Path, content: bytes) -> PlainPickle | PickleUnreadable | FileDefect:
+    (folder / "f").write_bytes(content)
+    opened = open_file(folder, "f")
+    assert isinstance(opened, OpenFile)
+    with opened:
+        return read_pickle(opened, OF_THIS)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_bare_pickle_of_any_later_protocol_is_read_and_makes_nothing(tmp_path: Path, protocol: int) -> None:
+    key = Noted()
+    found = bare(tmp_path, pickle.dumps({"x": [1, 2.5, None], key: key}, protocol))
+    assert isinstance(found, PlainPickle) and isinstance(found.value, dict)
+    assert found.value["x"] == [1, 2.5, None]
+    [(made, again)] = [(one, other) for one, other in found.value.items() if one != "x"]
+    assert isinstance(made, Call) and made is again and made.function == Name(f"{__name__} Noted") and made.state == {"at": (1, "two")}
+
+
+def test_a_bare_pickle_names_what_was_listed_and_nothing_else(tmp_path: Path) -> None:
+    whys = tuple(f"its pickle names '{name}', which is not executed and not known" for name in ("posix system", "builtins eval"))
+    assert bare(tmp_path, pickle.dumps([Exploit("true"), eval], 4)) == PickleUnreadable("f", whys)
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (b"\x80\x06N.", "its pickle is of protocol 6"),
+        (b"\x80\x04\x8c\x01aN\x93.", "its pickle takes a value that is not there"),
+        (b"\x80\x04\x94N.", "its pickle takes a value that is not there"),
+        (b"\x80\x04(Q.", "its pickle takes a value that is not there"),
+        (b"\x80\x04\x8f.", "its pickle uses EMPTY_SET, which torch never writes"),
+    ],
+)
+def test_a_bare_pickle_that_is_none_is_refused(tmp_path: Path, program: bytes, why: str) -> None:
+    assert bare(tmp_path, program) == PickleUnreadable("f", (why,))
+
+
+def test_a_bare_pickle_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickles, "PICKLE_BYTES_MAX", 10)
+    assert bare(tmp_path, bytes(11)) == PickleUnreadable("f", ("its pickle has 11 bytes, more than any checkpoint needs",))
+
+
+def test_an_archive_within_a_file_is_read_where_it_lies(tmp_path: Path) -> None:
+    first, second = torch_file({"w": tensor_of(4)}), torch_file([7])
+    (tmp_path / "f").write_bytes(first + second)
+    opened = open_file(tmp_path, "f")
+    assert isinstance(opened, OpenFile)
+    with opened:
+        window = Window(opened, 0, len(first))
+        found = read_torch_file(window)
+        assert isinstance(found, TorchFile) and scalar(window, found, found.value["w"]) == 4  # type: ignore[index]
+        assert isinstance(rest := read_torch_file(Window(opened, len(first), len(second))), TorchFile) and rest.value == [7]
+        assert isinstance(read_torch_file(Window(opened, 1, len(first))), PickleUnreadable)
+        with pytest.raises(ShortRead):
+            window.read(len(first) - 1, 2)
+        for begin, size in [(-1, 1), (0, len(first + second) + 1), (3, -1)]:
+            with pytest.raises(ValueError, match="within its file"):
+                Window(opened, begin, size)
 
 
 # ---------------------------------------------------------------------------------------------------------- storages

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
-from countermark.files.reading import OpenFile
+from countermark.files.reading import Bytes
 from countermark.values import shown
 
 DIRECTORY_BYTES_MAX: Final = 64 << 20
@@ -59,7 +59,7 @@ class _Entry:
     crc32: int
 
 
-def read_members(opened: OpenFile) -> Mapping[str, Member] | tuple[str, ...]:
+def read_members(opened: Bytes) -> Mapping[str, Member] | tuple[str, ...]:
     """The members of an archive by name, each verified, or every reason why it has none. Raises as ``OpenFile.read`` does."""
     directory = _find_directory(opened)
     if isinstance(directory, str):
@@ -82,7 +82,7 @@ def read_members(opened: OpenFile) -> Mapping[str, Member] | tuple[str, ...]:
     return tuple(whys) or members
 
 
-def _find_directory(opened: OpenFile) -> _Directory | str:
+def _find_directory(opened: Bytes) -> _Directory | str:
     """Where the directory lies, by the record at the end of the file."""
     if opened.size < _END.size:
         return "it is too short for an archive" if opened.size else "it is empty"
@@ -114,7 +114,7 @@ def _find_directory(opened: OpenFile) -> _Directory | str:
     return _Directory(begin, size, count)
 
 
-def _find_directory64(opened: OpenFile, end_at: int) -> tuple[int, int, int, int] | str | None:
+def _find_directory64(opened: Bytes, end_at: int) -> tuple[int, int, int, int] | str | None:
     """Begin, size and entries of the directory by the record for large archives, and where that record lies; None where there is none."""
     at = end_at - _END64_LOCATOR.size
     if at < 0:
@@ -183,7 +183,7 @@ def _widened(extra: bytes, size: int, packed: int, header: int) -> tuple[int, in
     return None
 
 
-def _located(opened: OpenFile, entry: _Entry, data_end: int) -> Member | str:
+def _located(opened: Bytes, entry: _Entry, data_end: int) -> Member | str:
     """The member's bytes, found through the header before them."""
     if entry.header + _LOCAL.size > data_end:
         return "it lies behind the end"
@@ -196,7 +196,7 @@ def _located(opened: OpenFile, entry: _Entry, data_end: int) -> Member | str:
     return Member(entry.name, begin, entry.size, entry.crc32)
 
 
-def _verified(opened: OpenFile, member: Member) -> bool:
+def _verified(opened: Bytes, member: Member) -> bool:
     crc32 = 0
     for part in opened.parts(member.begin, member.begin + member.size):
         crc32 = zlib.crc32(part, crc32)

@@ -1,13 +1,13 @@
-"""Files of ``torch.save`` (optimizer, scheduler, states of random generators), read without unpickling and without torch.
+"""Files of ``torch.save`` and bare pickles of a checkpoint's metadata, read without unpickling and without torch.
 
 Rules kept here:
 
 1. Nothing is executed. The pickle is a program; this module runs it on a stack of its own whose every value is inert: a global is a name, a
    call is a name beside its arguments, a persistent id is a storage in the archive. No name is ever looked up, no object ever built.
-2. Only the operations that torch's own writer emits are known, and only the globals of ``GLOBALS``. Each other one is named, all of them
-   at once, and the file is refused.
+2. Only the operations that torch's own writers emit are known, and only the globals of ``GLOBALS`` and those that a reader of a layout
+   adds by their full name. Each other one is named, all of them at once, and the file is refused.
 3. The pickle's bytes, its operations, and the dimensions of a tensor are bounded, and every operation costs a bounded time: nothing is
-   copied, and what has keys takes text and small numbers only.
+   copied, and what has keys takes text, small numbers and calls only, which are equal to none but themselves.
 4. Every storage that a tensor names is in the archive, as long as the tensor asks for, and its checksum was verified.
 """
 
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, cast, final
 
 from countermark.files.archive import Member, read_members
-from countermark.files.reading import OpenFile, ShortRead
+from countermark.files.reading import Bytes, ShortRead
 from countermark.values import shown
 from countermark.weights import DTYPE_BITS
 from countermark.weights.refusals import FileDefect, PickleUnreadable
@@ -79,6 +79,14 @@ class TorchFile:
     members: Mapping[str, Member]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class PlainPickle:
+    """What a bare pickle holds: plain values, and ``Call`` for what has no plain form."""
+
+    value: object
+
+
 #: Torch's storage classes and the data types of their elements.
 _STORAGES: Final = MappingProxyType(
     {
@@ -114,8 +122,8 @@ GLOBALS: Final = frozenset(_STORAGES) | {
 }
 
 
-def read_torch_file(opened: OpenFile) -> TorchFile | PickleUnreadable | FileDefect:
-    """The value in an open file of ``torch.save``."""
+def read_torch_file(opened: Bytes, names: frozenset[str] = frozenset()) -> TorchFile | PickleUnreadable | FileDefect:
+    """The value in an open file of ``torch.save``, whose pickle may name these globals beside ``GLOBALS``."""
     try:
         members = read_members(opened)
         if isinstance(members, tuple):
@@ -130,14 +138,28 @@ def read_torch_file(opened: OpenFile) -> TorchFile | PickleUnreadable | FileDefe
         order = members.get(prefix + "byteorder")
         if order and opened.read(order.begin, min(order.size, 16)) != b"little":
             return PickleUnreadable(opened.name, ("its numbers are not little-endian",))
-        machine = _Machine({name.removeprefix(prefix): member for name, member in members.items() if name.startswith(prefix)})
+        inside = {name.removeprefix(prefix): member for name, member in members.items() if name.startswith(prefix)}
+        machine = _Machine(_STEPS, GLOBALS | names, inside)
         value = machine.run(opened.read(program.begin, program.size))
     except (OSError, ShortRead) as error:
         return opened.judged(error)
     return PickleUnreadable(opened.name, tuple(machine.whys)) if machine.whys else TorchFile(value, machine.members)
 
 
-def scalar(opened: OpenFile, file: TorchFile, tensor: TensorStub) -> int | float | None:
+def read_pickle(opened: Bytes, names: frozenset[str]) -> PlainPickle | PickleUnreadable | FileDefect:
+    """The value in a file that is one pickle, of any protocol from 2 on, which names these globals and no others."""
+    if opened.size > PICKLE_BYTES_MAX:
+        return PickleUnreadable(opened.name, (f"its pickle has {opened.size} bytes, more than any checkpoint needs",))
+    try:
+        program = opened.read(0, opened.size)
+    except (OSError, ShortRead) as error:
+        return opened.judged(error)
+    machine = _Machine(_LATER_STEPS, names, {})
+    value = machine.run(program)
+    return PickleUnreadable(opened.name, tuple(machine.whys)) if machine.whys else PlainPickle(value)
+
+
+def scalar(opened: Bytes, file: TorchFile, tensor: TensorStub) -> int | float | None:
     """The one element of a tensor of a plain type, None for any other. Raises as ``OpenFile.read`` does."""
     formats = {"F64": "<d", "F32": "<f", "F16": "<e", "I64": "<q", "I32": "<i", "I16": "<h", "I8": "<b", "U8": "<B", "BOOL": "<?"}
     form = formats.get(tensor.storage.dtype)
@@ -161,6 +183,8 @@ _Step: TypeAlias = "Callable[[_Machine, object], None]"
 class _Machine:
     """Runs a pickle on inert values."""
 
+    steps: Mapping[str, _Step]
+    globals: frozenset[str]
     members: Mapping[str, Member]
     stack: list[object] = field(default_factory=list[object])
     memo: dict[int, object] = field(default_factory=dict[int, object])
@@ -176,7 +200,7 @@ class _Machine:
                     self.stop(f"its pickle has over {OPERATIONS_MAX} operations")
                 if operation.name == "STOP":
                     return self.result()
-                step = _STEPS.get(operation.name)
+                step = self.steps.get(operation.name)
                 if step is None:
                     self.stop(f"its pickle uses {operation.name}, which torch never writes")
                 else:
@@ -225,7 +249,7 @@ class _Machine:
             self.stop("its pickle sets items of what is no dictionary")
         found = cast(dict[object, object], target)
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            if (isinstance(key, int) and not 0 <= key < _KEY_MAX) or not isinstance(key, str | int):
+            if (isinstance(key, int) and not 0 <= key < _KEY_MAX) or not isinstance(key, str | int | Call):
                 self.stop("its pickle has a dictionary with keys other than text and small numbers")
             found[key] = value
 
@@ -248,6 +272,14 @@ class _Machine:
         else:
             self.stack.append(Call(function, given))
 
+    def object_(self) -> None:
+        """An object that would have been made without a call of its own; its state follows."""
+        arguments, of = self.pop(), self.pop()
+        if not isinstance(of, Name) or not isinstance(arguments, tuple):
+            self.stop("its pickle makes an object of what is no name")
+            return
+        self.stack.append(Call(of, cast(tuple[object, ...], arguments)))
+
     def build(self) -> None:
         state, target = self.pop(), self.top()
         match target:
@@ -261,9 +293,15 @@ class _Machine:
 
     def global_(self, text: object) -> None:
         name = str(text)
-        if name not in GLOBALS:
+        if name not in self.globals:
             self.say(f"its pickle names {shown(name)}, which is not executed and not known")
         self.stack.append(Name(name))
+
+    def global_on_stack(self) -> None:
+        name, module = self.pop(), self.pop()
+        if not isinstance(name, str) or not isinstance(module, str):
+            self.stop("its pickle takes a value that is not there")
+        self.global_(f"{module} {name}")
 
     def storage(self) -> None:
         match self.pop():
@@ -319,6 +357,10 @@ def _put(machine: _Machine, at: object) -> None:
     machine.memo[cast(int, at)] = machine.top()
 
 
+def _memoize(machine: _Machine) -> None:
+    machine.memo[len(machine.memo)] = machine.top()
+
+
 _STEPS: Final[Mapping[str, _Step]] = MappingProxyType(
     {
         "PROTO": lambda machine, version: None if version == 2 else machine.stop(f"its pickle is of protocol {version}, not 2"),
@@ -350,7 +392,19 @@ _STEPS: Final[Mapping[str, _Step]] = MappingProxyType(
         "LONG_BINGET": lambda machine, at: machine.get(at),
         "GLOBAL": lambda machine, text: machine.global_(text),
         "REDUCE": lambda machine, _: machine.reduce(),
+        "NEWOBJ": lambda machine, _: machine.object_(),
         "BUILD": lambda machine, _: machine.build(),
         "BINPERSID": lambda machine, _: machine.storage(),
+    }
+)
+#: What pickles of the later protocols may do beside that.
+_LATER_STEPS: Final[Mapping[str, _Step]] = MappingProxyType(
+    {
+        **_STEPS,
+        "PROTO": lambda machine, version: None if version in {2, 3, 4, 5} else machine.stop(f"its pickle is of protocol {version}"),
+        "FRAME": lambda machine, _: None,
+        "MEMOIZE": lambda machine, _: _memoize(machine),
+        "SHORT_BINUNICODE": _push,
+        "STACK_GLOBAL": lambda machine, _: machine.global_on_stack(),
     }
 )

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeAlias, final
+from typing import Final, Protocol, Self, TypeAlias, final
 
 from countermark.values import Sha256
 from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, FileNotRegular, FileTooLarge, FileUnreadable, LinkLeavesFolder
@@ -124,6 +124,48 @@ class OpenFile:
     def judged(self, error: "OSError | ShortRead") -> FileDefect:
         """The defect that an exception of ``read``, ``parts`` or ``sha256`` means."""
         return FileChanged(self.name) if isinstance(error, ShortRead) else FileUnreadable(self.name, reason(error))
+
+
+class Bytes(Protocol):
+    """Bytes with a name and a size, read by their place: an ``OpenFile``, or a ``Window`` in one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def read(self, begin: int, size: int) -> bytes: ...
+    def parts(self, begin: int, end: int) -> Iterator[memoryview]: ...
+    def judged(self, error: "OSError | ShortRead") -> FileDefect: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The bytes of an open file from ``begin`` on, ``size`` of them, as if they were a file: an archive within a larger file."""
+
+    opened: OpenFile
+    begin: int
+    size: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.begin <= self.begin + self.size <= self.opened.size:
+            raise ValueError("a window lies within its file")
+
+    @property
+    def name(self) -> str:
+        return self.opened.name
+
+    def read(self, begin: int, size: int) -> bytes:
+        return b"".join(bytes(part) for part in self.parts(begin, begin + size))
+
+    def parts(self, begin: int, end: int) -> Iterator[memoryview]:
+        """As ``OpenFile.parts``; what lies beyond the window is not there."""
+        if begin < 0 or end > self.size:
+            raise ShortRead(self.name)
+        return self.opened.parts(self.begin + begin, self.begin + end)
+
+    def judged(self, error: "OSError | ShortRead") -> FileDefect:
+        return self.opened.judged(error)
 
 
 def reason(error: OSError) -> str:
