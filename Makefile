@@ -118,6 +118,6 @@ $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
-	@echo "countermark: the checkers, the test runner, TRL and the PostgreSQL driver"
-	@$(PIP) --editable '.[demo,trl,postgres,dev]'
+	@echo "countermark: the checkers, the test runner, TRL, Lightning and the PostgreSQL driver"
+	@$(PIP) --editable '.[demo,trl,lightning,postgres,dev]'
 	@touch $@
