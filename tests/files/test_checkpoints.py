@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from countermark.files import checkpoints, reading, trainer_layout
+from countermark.files import checkpoints, reading
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
+from countermark.files.layouts import Kind, LayoutReading, Numbered
+from countermark.files.reading import Entry
 from countermark.lines.defects import sentence
 from countermark.run import checkpoint as admission
 from countermark.run.checkpoint import (
@@ -224,7 +226,7 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path, file: str, kind: str) -
         (folder / file).mkdir()
     else:
         (folder / file).symlink_to(target)
-    component = trainer_layout.FILES[file]
+    component = REMOVED[file.replace(".", "_")]
     found = {
         "pipe": FileNotRegular(file, "a pipe"),
         "folder": FileNotRegular(file, "a folder"),
@@ -258,8 +260,8 @@ def test_a_file_that_appears_while_the_others_are_read_leaves_publication_unobse
     folder = checkpoint(tmp_path)
     original = checkpoints.read_layout
 
-    def writing(path: Path, names: frozenset[str]) -> trainer_layout.LayoutReading:
-        found = original(path, names)
+    def writing(path: Path, kind: Kind, entries: tuple[Entry, ...]) -> tuple[str, LayoutReading]:
+        found = original(path, kind, entries)
         (path / "global_step8").mkdir()
         return found
 
@@ -406,12 +408,12 @@ def test_broken_weights_are_not(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------------------- listing
 
 
-def first_number(name: str) -> int | None:
+def first_number(name: str, kind: Kind) -> Numbered | None:
     found = re.search("checkpoint-([0-9]+)|step-([0-9]+)", name)
-    return int(found[1] or found[2]) if found else None
+    return Numbered(int(found[1] or found[2]), None) if found else None
 
 
-@proven_by(planted(checkpoints, "step_of", first_number))
+@proven_by(planted(checkpoints, "numbered", first_number))
 def test_checkpoints_order_by_number_and_only_whole_names_count(tmp_path: Path) -> None:
     others = ("checkpoint-1000-tmp", "tmp-checkpoint-2000", ".tmp-step-30-ab", "checkpoint-007")
     for name in ("checkpoint-900", "checkpoint-1000", "step-20", *others):

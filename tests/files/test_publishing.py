@@ -12,8 +12,9 @@ from unittest.mock import patch
 
 import pytest
 
-from countermark.files import published, publishing
+from countermark.files import publishing
 from countermark.files.checkpoints import read_checkpoint
+from countermark.files.layouts import published
 from countermark.files.publishing import Disk, PublishedCheckpoint, publish_checkpoint, publish_output
 from countermark.run import checkpoint as admission
 from countermark.run.checkpoint import (
@@ -203,7 +204,10 @@ def test_everything_at_once(step_4: Path) -> None:
         (lambda f: edit(f, lambda m: m.pop("step")), "countermark.json is unreadable: Object missing required field `step`"),
         (lambda f: edit(f, lambda m: m.update(more=1)), "countermark.json is unreadable: Object contains unknown field `more`"),
         (lambda f: edit(f, lambda m: m["components"].pop("rng_state")), "countermark.json is unreadable: it has no rng_state"),
-        (lambda f: edit(f, lambda m: m.update(layout="orbax")), "countermark.json is unreadable: its layout 'orbax' is not known"),
+        (
+            lambda f: edit(f, lambda m: m.update(layout="orbax")),
+            "countermark.json is of layout 'orbax', the files are those of transformers-peft",
+        ),
         (
             lambda f: edit(f, lambda m: m["components"]["rng_state"].update(digest="sha256:" + "0" * 64, step=5)),
             "countermark.json is unreadable: the digest of rng_state is not that of its files; rng_state is of step 5, the checkpoint of 4",

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.published import MANIFEST, PublishedManifest, encode_manifest
+from countermark.files.layouts import LayoutReading, read_layout
+from countermark.files.layouts.published import MANIFEST, PublishedManifest, encode_manifest
 from countermark.files.reading import OpenFile, list_folder, open_file
-from countermark.files.trainer_layout import LAYOUT, LayoutReading, read_layout
 from countermark.run.attempts import CheckpointIdentity
 from countermark.run.checkpoint import (
     COMPONENTS,
@@ -160,7 +160,7 @@ def publish_checkpoint(
             return checked
         readback, others = checked
         files = {component: reading.files for component, reading in readback.components.items() if isinstance(reading, ComponentRead)}
-        published = PublishedManifest(attempt, work_key, step, LAYOUT, files, others, micro_batches, manifest)
+        published = PublishedManifest(attempt, work_key, step, readback.layout, files, others, micro_batches, manifest)
         _write(disk, temporary / MANIFEST, encode_manifest(published))
         disk.sync_folder(temporary)
         if not disk.rename_new(temporary, target):
@@ -212,8 +212,7 @@ def _checked(folder: Path, step: int) -> tuple[CheckpointReadback, tuple[FileRea
     listed = list_folder(folder)
     if not isinstance(listed, tuple):
         return Refused(NonEmpty(listed))
-    reading = read_layout(folder, frozenset(entry.name for entry in listed))
-    readback = _as_readback(folder, step, reading)
+    readback = _as_readback(folder, step, *read_layout(folder, "a folder", listed))
     if refusal := NonEmpty.of(component_defects(readback)):
         return Refused(refusal)
     taken = {file.name for part in readback.components.values() if isinstance(part, ComponentRead) for file in part.files}
@@ -228,10 +227,10 @@ def _checked(folder: Path, step: int) -> tuple[CheckpointReadback, tuple[FileRea
     return readback, tuple(others)
 
 
-def _as_readback(folder: Path, step: int, reading: LayoutReading) -> CheckpointReadback:
+def _as_readback(folder: Path, step: int, layout: str, reading: LayoutReading) -> CheckpointReadback:
     return CheckpointReadback(
         path=str(folder),
-        layout=LAYOUT,
+        layout=layout,
         step=step,
         components={component: reading.components[component] for component in COMPONENTS},
         marker=Atomic("not yet renamed"),

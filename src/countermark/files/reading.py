@@ -24,6 +24,8 @@ from countermark.values import Sha256
 from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, FileNotRegular, FileTooLarge, FileUnreadable, LinkLeavesFolder
 
 BUFFER_BYTES: Final = 1 << 20
+#: How many levels of folders below a checkpoint are looked into.
+_DEPTH_MAX: Final = 8
 
 #: Told how many bytes were read since the last call; it may raise to stop the reading.
 Progress: TypeAlias = Callable[[int], None]
@@ -222,9 +224,28 @@ def _why(error: OSError | ValueError) -> str:
     return reason(error) if isinstance(error, OSError) else "the path is not one of a file"
 
 
-def open_file(folder: Path, name: str, *, links_to: tuple[Path, ...] = ()) -> OpenFile | FileDefect:
-    """The regular file ``name`` of a folder. A link must lead into the folder itself or into one of ``links_to``."""
+def open_below(folder: Path, name: str) -> OpenFile | FileDefect:
+    """The regular file ``name`` of a folder; the name may have folders in it (``a/b``), none of which is a link."""
+    outer, _, inner = name.rpartition("/")
+    below = folder
+    for part in outer.split("/") if outer else ():
+        below /= part
+        try:
+            status = below.lstat()
+        except FileNotFoundError:
+            return FileAbsent(name)
+        except (OSError, ValueError) as error:
+            return FileUnreadable(name, _why(error))
+        if not is_plain_name(part) or not stat.S_ISDIR(status.st_mode):
+            return FileNotRegular(name, f"in {kind_of(status)}")
+    return open_file(below, inner, called=name)
+
+
+def open_file(folder: Path, name: str, *, links_to: tuple[Path, ...] = (), called: str | None = None) -> OpenFile | FileDefect:
+    """The regular file ``name`` of a folder. A link must lead into the folder itself or into one of ``links_to``. The file is told of by
+    the name that it is ``called``."""
     path = folder / name
+    name = name if called is None else called
     try:
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode):
@@ -299,3 +320,19 @@ def list_folder(folder: Path) -> tuple[Entry, ...] | FileDefect:
     except (OSError, ValueError) as error:
         return FileUnreadable(str(folder), _why(error))
     return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def list_tree(folder: Path, depth: int = _DEPTH_MAX) -> tuple[Entry, ...] | FileDefect:
+    """Everything below a folder in name order, each under its name relative to it; links are listed and not followed. A folder that cannot
+    be listed, or lies too deep, is of the kind ``a closed folder``."""
+    entries = list_folder(folder)
+    if not isinstance(entries, tuple):
+        return entries
+    found: list[Entry] = []
+    for entry in entries:
+        below = list_tree(folder / entry.name, depth - 1) if entry.kind == "a folder" and depth > 0 else ()
+        closed = not isinstance(below, tuple) or (entry.kind == "a folder" and depth == 0)
+        found.append(Entry(entry.name, "a closed folder", entry.stamp) if closed else entry)
+        if isinstance(below, tuple):
+            found.extend(Entry(f"{entry.name}/{one.name}", one.kind, one.stamp) for one in below)
+    return tuple(found)

@@ -61,8 +61,8 @@ from countermark.files.attempt_folder import (
 )
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
 from countermark.files.desired import CHECKPOINTS, EFFECTIVE
+from countermark.files.layouts.weights import adapter_facts
 from countermark.files.outputs import measure_output
-from countermark.files.trainer_files import adapter_facts
 from countermark.lines.defects import sentence
 from countermark.observe import base as base_files
 from countermark.observe.artifacts import SOURCE, artifact_readings
@@ -308,14 +308,14 @@ def _checkpoints(attempt: AttemptKey, folder: Path, found: _Found[CheckpointSeen
     if not isinstance(listed, CheckpointListing):
         found.refusals.append(sentence(listed).message)
         return
-    for step, name in listed.checkpoints:
+    for _, name in listed.checkpoints:
         readback = read_checkpoint(folder / CHECKPOINTS / name)
         if not isinstance(readback, CheckpointReadback):
             found.refusals.append(f"{name} was there and is gone: {readback.why}")
         elif readback.attempt is not None and readback.attempt != attempt.nonce.hex:
             found.misfiled.append(Misfiled(attempt, readback.attempt))
         else:
-            found.members.append(CheckpointSeen(attempt, step, readback.path, readback))
+            found.members.append(CheckpointSeen(attempt, readback.step, readback.path, readback))
 
 
 def _artifact_facts(folder: Path) -> tuple[ArtifactFact, ...]:

@@ -17,7 +17,7 @@ from typing import Any, final
 from countermark.files import durable
 from countermark.files.attempt_folder import read_bounded
 from countermark.files.desired import EFFECTIVE, ENVIRONMENT
-from countermark.files.published import MANIFEST, MANIFEST_BYTES_MAX, PublishedManifest, decode_manifest
+from countermark.files.layouts.published import MANIFEST, MANIFEST_BYTES_MAX, PublishedManifest, decode_manifest
 from countermark.train.assignment import Assignment
 from countermark.train.effective.seen import Live, Readings
 from countermark.train.effective.whole import read_again, read_all

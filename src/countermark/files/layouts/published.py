@@ -1,4 +1,4 @@
-"""``countermark.json``: the manifest inside a checkpoint that we published, bytes ↔ values.
+"""The project's own published form: a checkpoint of any layout, and ``countermark.json`` beside its files, which lists them.
 
 Rules kept here:
 
@@ -7,21 +7,39 @@ Rules kept here:
 2. A manifest that contradicts itself (a component's digest that does not follow from its files, a file in two components, components of
    another step) is unreadable: nothing is concluded from half of it.
 3. It is bounded, and so is each text in it. File names are plain names of one folder.
+4. ``Atomic`` is said where the manifest is whole, the folder holds exactly the files that it lists, and the folder has the name that the
+   publisher gives by its one rename. The components are held against the digests that they were published with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Literal, final
 
 import msgspec
 
+from countermark.files.digest_cache import hash_file
 from countermark.files.documents import parse_object
-from countermark.files.reading import is_plain_name
-from countermark.run.checkpoint import COMPONENTS, Component, FileReading, component_digest
-from countermark.values import Sha256, Unreadable
+from countermark.files.layouts.reading import LayoutReading, Naming
+from countermark.files.reading import is_plain_name, read_small
+from countermark.lines.defects import sentence
+from countermark.run.checkpoint import (
+    COMPONENTS,
+    Atomic,
+    Component,
+    ComponentRead,
+    FileReading,
+    Incomplete,
+    Publication,
+    Unobserved,
+    component_digest,
+)
+from countermark.values import Sha256, Unreadable, shown
 
 MANIFEST: Final = "countermark.json"
 MANIFEST_BYTES_MAX: Final = 16 << 20
+#: What a checkpoint is called that we published, whatever its layout.
+PUBLISHED_NAMING: Final = Naming("step-{step}")
 
 _Sha256Text = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
@@ -161,3 +179,46 @@ def _files(files: tuple[FileReading, ...]) -> dict[str, _File]:
 
 def _readings(files: Mapping[str, _File]) -> tuple[FileReading, ...]:
     return tuple(FileReading(name, Sha256(files[name].sha256.removeprefix("sha256:")), files[name].bytes) for name in sorted(files))
+
+
+def take_published(path: Path, names: frozenset[str], layout: str, reading: LayoutReading) -> PublishedManifest | None:
+    """Hold what was read, by this layout, of a folder with these names against the manifest in it, and say in the reading what that proves
+    of its publication; returns the manifest, None where it is unreadable."""
+    content = read_small(path, MANIFEST, MANIFEST_BYTES_MAX)
+    manifest = decode_manifest(content) if isinstance(content, bytes) else Unreadable(sentence(content).message)
+    if isinstance(manifest, Unreadable):
+        reading.publication = Incomplete((f"{MANIFEST} is unreadable: {manifest.why}",))
+        return None
+    for component, read in reading.components.items():
+        if isinstance(read, ComponentRead):
+            reading.components[component] = ComponentRead(read.files, read.steps, component_digest(manifest.components[component]))
+    reading.step = manifest.step
+    whys = [*_differences(path, names, manifest)]
+    if manifest.layout != layout:
+        whys.append(f"{MANIFEST} is of layout {shown(manifest.layout)}, the files are those of {layout}")
+    named = PUBLISHED_NAMING.numbered(path.name)
+    if named is not None and named.step != manifest.step:
+        whys.append(f"{MANIFEST} is of step {manifest.step}, the folder is called {shown(path.name)}")
+    reading.publication = Incomplete(tuple(whys)) if whys else _renamed(path, manifest)
+    return manifest
+
+
+def _differences(path: Path, names: frozenset[str], manifest: PublishedManifest) -> Iterator[str]:
+    """How the folder differs from its manifest, apart from the files of the components, whose digests are held against it anyway."""
+    yield from (f"{shown(name)} is not in {MANIFEST}" for name in sorted(names - manifest.names()))
+    for file in manifest.others:
+        if file.name not in names:
+            yield f"{shown(file.name)} is listed in {MANIFEST} and not there"
+            continue
+        found = hash_file(path, file.name)
+        if not isinstance(found, tuple):
+            yield sentence(found).message
+        elif found != (file.sha256, file.bytes):
+            yield f"{shown(file.name)} is not the file that was published"
+
+
+def _renamed(path: Path, manifest: PublishedManifest) -> Publication:
+    """The publisher renames a whole folder to ``step-N``; any other name was given by somebody else, who may have copied in place."""
+    if path.name == f"step-{manifest.step}":
+        return Atomic(f"{MANIFEST} lists exactly what is there, and the folder was renamed to {path.name} after it was written")
+    return Unobserved((f"it was published as step-{manifest.step} and is called {shown(path.name)} now",))

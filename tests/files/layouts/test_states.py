@@ -9,18 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countermark.files.checkpoints import read_checkpoint
+from countermark.files.layouts.reading import Whys
+from countermark.files.layouts.states import OptimizerSays, SchedulerSays, generators_say, optimizer_says, scheduler_says
+from countermark.files.layouts.transformers import TrainerSays, trainer_says
 from countermark.files.pickles import Call, Name, TensorStub
 from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint
-from countermark.files.trainer_files import (
-    OptimizerSays,
-    SchedulerSays,
-    TrainerSays,
-    Whys,
-    generators_say,
-    optimizer_says,
-    scheduler_says,
-    trainer_says,
-)
 from countermark.run.checkpoint import AdmittedCheckpoint, Component, ComponentRead, admit_checkpoint
 from tests.files.folders import NONCE, WORK_KEY, checkpoint, group
 from tests.files.torchfiles import program_file
@@ -37,7 +30,7 @@ def deep(levels: int) -> list[Any]:
 
 
 def says(value: object) -> OptimizerSays | Whys:
-    return optimizer_says(value, lambda stub: 4)
+    return optimizer_says(value, lambda stub: 4, "optimizer.pt")
 
 
 @pytest.mark.parametrize(
@@ -99,11 +92,11 @@ def test_values_too_deep_to_be_written_out_are_read_from_a_file(tmp_path: Path) 
 
 @pytest.mark.parametrize("value", [None, {}, {"last_epoch": -1}, {"last_epoch": True}, {"last_epoch": 4.0}, {"last_epoch": 2**60}])
 def test_what_is_no_scheduler_says_why(value: object) -> None:
-    assert scheduler_says(value) == Whys(("it is no state of a scheduler: it has no last_epoch",))
+    assert scheduler_says(value, "scheduler.pt") == Whys(("it is no state of a scheduler: it has no last_epoch",))
 
 
 def test_a_scheduler_without_rates_is_one() -> None:
-    assert scheduler_says({"last_epoch": 4}) == SchedulerSays(4, ())
+    assert scheduler_says({"last_epoch": 4}, "scheduler.pt") == SchedulerSays(4, ())
 
 
 @pytest.mark.parametrize(
@@ -143,16 +136,16 @@ Keyed = st.dictionaries(st.sampled_from(FIELDS), Inert)
 
 @given(Inert | Keyed, Keyed)
 def test_no_value_crashes_a_reader(value: Any, keyed: dict[str, Any]) -> None:
-    optimizer_says(value, lambda stub: None)
-    optimizer_says({"state": {0: keyed}, "param_groups": [keyed | {"params": [0]}]}, lambda stub: None)
-    scheduler_says(value)
+    optimizer_says(value, lambda stub: None, "optimizer.pt")
+    optimizer_says({"state": {0: keyed}, "param_groups": [keyed | {"params": [0]}]}, lambda stub: None, "optimizer.pt")
+    scheduler_says(value, "scheduler.pt")
     generators_say(value)
     trainer_says(keyed | {"global_step": 1, "max_steps": value, "train_batch_size": value, "best_model_checkpoint": value})
 
 
 def test_an_element_is_asked_for_only_of_tensors() -> None:
     asked: list[TensorStub] = []
-    optimizer_says({"state": {0: {"step": 4}}, "param_groups": [{"params": [0]}]}, lambda stub: asked.append(stub) or 4)
+    optimizer_says({"state": {0: {"step": 4}}, "param_groups": [{"params": [0]}]}, lambda stub: asked.append(stub) or 4, "optimizer.pt")
     assert asked == []
 
 

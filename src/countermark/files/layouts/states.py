@@ -1,8 +1,9 @@
-"""What the files of a Transformers trainer say: optimizer, scheduler, random generators, trainer state.
+"""What states of training say, whichever library wrote them: optimizers, schedulers, random generators.
 
 Rules kept here:
 
 1. Each function turns the inert value of one file into witnesses and facts, or into every reason why the file is not what it must be.
+   ``source`` is the file's name, which each fact and witness carries.
 2. A fact is spelled as its coordinate spells it, through the coordinate's own reader; what that reader refuses stands as it was found and
    so differs from any manifest.
 3. Only what the file really says becomes a fact. A schedule's kind or the accumulation are in none of these files.
@@ -10,15 +11,14 @@ Rules kept here:
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, cast, final
 
-from countermark.files.adapter import AdapterConfig
 from countermark.files.documents import as_list, told
+from countermark.files.layouts.reading import Whys
 from countermark.files.pickles import Call, TensorStub
 from countermark.recipe import Coordinate, read_coordinate
 from countermark.run.checkpoint import ArtifactFact, leaf_spelling
-from countermark.values import PerMille, Unreadable, shown
+from countermark.values import Unreadable
 
 #: Reads the one element of a tensor of the same file.
 Element = Callable[[TensorStub], "int | float | None"]
@@ -26,8 +26,6 @@ Element = Callable[[TensorStub], "int | float | None"]
 _STEP_MAX: Final = 2**53
 #: Where optimizers keep a moment of the shape of its tensor, in the order of preference.
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq", "momentum_buffer")
-#: PEFT's word for an initialisation → the manifest's. Everything else stands as PEFT writes it.
-_INITIALISATIONS: Final = {"True": "kaiming"}
 
 
 @final
@@ -50,25 +48,6 @@ class SchedulerSays:
     facts: tuple[ArtifactFact, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class TrainerSays:
-    """The trainer's step and epoch, what its state shows, and notes that speak against nothing."""
-
-    step: int
-    epoch: float | None
-    facts: tuple[ArtifactFact, ...]
-    notes: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Whys:
-    """Every reason why a file is not what it must be."""
-
-    texts: tuple[str, ...]
-
-
 def fact(leaf: str, raw: object, source: str) -> ArtifactFact:
     """A fact about a coordinate in its canonical spelling."""
     read = _read(leaf, raw)
@@ -83,10 +62,10 @@ def _read(name: str, raw: object) -> Coordinate | Unreadable:
         return Unreadable("it is nested too deep, or too long")
 
 
-def optimizer_says(value: object, element: Element) -> OptimizerSays | Whys:
+def optimizer_says(value: object, element: Element, source: str) -> OptimizerSays | Whys:
     """What an optimizer's ``state_dict`` says."""
-    table = _table(value)
-    groups = [_table(group) for group in as_list(table.get("param_groups")) or []]
+    table = table_of(value)
+    groups = [table_of(group) for group in as_list(table.get("param_groups")) or []]
     state = table.get("state")
     if not groups or not isinstance(state, dict):
         return Whys(("it is no state of an optimizer",))
@@ -98,7 +77,7 @@ def optimizer_says(value: object, element: Element) -> OptimizerSays | Whys:
     shapes: list[tuple[int, ...]] = []
     whys: list[str] = []
     for index, kept in cast(dict[object, object], state).items():
-        entry = _table(kept)
+        entry = table_of(kept)
         if index not in indices:
             whys.append(f"it keeps state for tensor {told(index)}, which is in none of its groups")
         if "step" in entry:
@@ -111,12 +90,11 @@ def optimizer_says(value: object, element: Element) -> OptimizerSays | Whys:
         shapes.extend(moment.shape for moment in moments[:1] if isinstance(moment, TensorStub))
     if whys:
         return Whys(tuple(whys))
-    return OptimizerSays(tuple(sorted(steps)), len(indices), tuple(sorted(shapes)), tuple(_group_facts(groups)))
+    return OptimizerSays(tuple(sorted(steps)), len(indices), tuple(sorted(shapes)), tuple(_group_facts(groups, source)))
 
 
-def _group_facts(groups: list[Mapping[str, object]]) -> Iterable[ArtifactFact]:
+def _group_facts(groups: list[Mapping[str, object]], source: str) -> Iterable[ArtifactFact]:
     """Learning rates, betas and eps of every group that has tensors; the largest weight decay, since biases and norms get none."""
-    source = "optimizer.pt"
     found: list[ArtifactFact] = []
     decays = [decay for group in groups if isinstance(decay := group.get("weight_decay"), int | float)]
     for group in groups:
@@ -146,19 +124,19 @@ def _step(value: object, element: Element) -> int | None:
     return int(number) if int(number) == number else None
 
 
-def scheduler_says(value: object) -> SchedulerSays | Whys:
+def scheduler_says(value: object, source: str) -> SchedulerSays | Whys:
     """What a scheduler's ``state_dict`` says."""
-    table = _table(value)
-    step = _whole(table.get("last_epoch"))
+    table = table_of(value)
+    step = whole_number(table.get("last_epoch"))
     if step is None:
         return Whys(("it is no state of a scheduler: it has no last_epoch",))
     rates = as_list(table.get("base_lrs")) or []
-    return SchedulerSays(step, tuple(dict.fromkeys(fact("learning_rate", rate, "scheduler.pt: base_lrs") for rate in rates)))
+    return SchedulerSays(step, tuple(dict.fromkeys(fact("learning_rate", rate, f"{source}: base_lrs") for rate in rates)))
 
 
 def generators_say(value: object) -> tuple[str, ...]:
     """Why the states of the random generators are not all there; empty where they are."""
-    table = _table(value)
+    table = table_of(value)
     cpu = table.get("cpu")
     found = {
         "Python": _is_python_state(table.get("python")),
@@ -186,69 +164,10 @@ def _is_numpy_state(state: object) -> bool:
             return False
 
 
-def trainer_says(document: Mapping[str, object]) -> TrainerSays | Whys:
-    """What ``trainer_state.json`` says."""
-    step = _whole(document.get("global_step"))
-    epoch = document.get("epoch")
-    whys = [] if step is not None else ["it has no global_step"]
-    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | float)):
-        whys.append("its epoch is no number")
-    if whys or step is None:
-        return Whys(tuple(whys))
-    facts: list[ArtifactFact] = []
-    if document.get("train_batch_size") is not None:
-        facts.append(fact("micro_batch", document["train_batch_size"], "trainer_state.json: train_batch_size"))
-    if document.get("max_steps") is not None:
-        facts.append(fact("total_steps", document["max_steps"], "trainer_state.json: max_steps"))
-    return TrainerSays(step, float(epoch) if isinstance(epoch, int | float) else None, tuple(facts), tuple(_notes(document)))
-
-
-def _notes(document: Mapping[str, object]) -> Iterable[str]:
-    best = document.get("best_model_checkpoint")
-    if isinstance(best, str) and best and not _exists(best):
-        yield f"trainer_state.json names {shown(best)} as the best checkpoint, which is not there; a trainer may stop at the end for that"
-
-
-def _exists(path: str) -> bool:
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError):
-        return False
-
-
-def adapter_facts(config: AdapterConfig) -> tuple[ArtifactFact, ...]:
-    """What the adapter's configuration shows: rank, scaling, dropout, targets, method."""
-    values = config.values
-    source = "adapter_config.json"
-    rank, alpha = values.get("r"), values.get("lora_alpha")
-    found = [fact("rank", rank, f"{source}: r")]
-    scaling = _scaling(rank, alpha, values.get("use_rslora") is True)
-    if scaling is not None:
-        found.append(fact("scaling", scaling, f"{source}: lora_alpha, r, use_rslora"))
-    dropout = PerMille.of_rate(values.get("lora_dropout"))
-    spelled = told(values.get("lora_dropout")) if isinstance(dropout, Unreadable) else dropout.spell()
-    found.append(ArtifactFact("dropout", spelled, f"{source}: lora_dropout"))
-    if isinstance(values.get("target_modules"), list):
-        found.append(fact("target_modules", values["target_modules"], f"{source}: target_modules"))
-    init = str(values.get("init_lora_weights"))
-    arm = "dora" if values.get("use_dora") is True else "lora"
-    found.append(fact("method", f"{arm}(init={_INITIALISATIONS.get(init, init)})", f"{source}: init_lora_weights, use_dora"))
-    return tuple(found)
-
-
-def _scaling(rank: object, alpha: object, rank_stabilized: bool) -> float | None:
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1 or isinstance(alpha, bool) or not isinstance(alpha, int | float):
-        return None
-    try:
-        return float(alpha / rank**0.5 if rank_stabilized else alpha / rank)
-    except OverflowError:
-        return None
-
-
-def _table(value: object) -> Mapping[str, object]:
+def table_of(value: object) -> Mapping[str, object]:
     """A dictionary of the file, or an empty one where something else stands there."""
     return cast(Mapping[str, object], value) if isinstance(value, dict) else {}
 
 
-def _whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _STEP_MAX else None
