@@ -1,0 +1,138 @@
+"""Portions of one file of ``torch.save``, each with a digest of its own, as if it were a file by itself.
+
+Rules kept here:
+
+1. A digest is over what the portion holds: the bytes of its storages, and every inert value with its kind. Where a storage lies in the
+   file is not in it, so that a change in one portion moves the digest of that one alone.
+2. Each storage is hashed once, however many tensors of however many portions lie in it. Its checksum was verified when the file was read.
+3. What is shared within a value is walked once, so that no file costs more than its pickle has operations. A value that holds itself, or
+   is nested deeper than any state, is refused.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self, cast, final
+
+from countermark.files.digest_cache import hash_ranges
+from countermark.files.layouts.reading import Whys
+from countermark.files.pickles import Call, Name, Storage, TensorStub, TorchFile
+from countermark.files.reading import OpenFile
+from countermark.recipe.canonical import length_prefixed
+from countermark.run.checkpoint import FileReading
+from countermark.values import Sha256
+from countermark.weights.refusals import FileDefect
+
+NESTING_MAX: Final = 64
+
+
+class _Refused(Exception):
+    """The value has no digest; the text says why."""
+
+
+@final
+@dataclass(slots=True)
+class Portions:
+    """The portions of one file, whose storages have these digests and sizes. ``walked`` holds on to each value that it knows the digest of,
+    so that no other one can come to lie in its place."""
+
+    storages: Mapping[str, tuple[Sha256, int]]
+    walked: dict[int, tuple[object, bytes | None]] = field(default_factory=dict[int, tuple[object, bytes | None]])
+
+    @classmethod
+    def of(cls, opened: OpenFile, file: TorchFile) -> Self | FileDefect:
+        """The portions of an open file, each of whose storages is hashed here."""
+        places = {name.removeprefix("data/"): member for name, member in file.members.items() if name.startswith("data/")}
+        digests = hash_ranges(opened, tuple((member.begin, member.begin + member.size) for member in places.values()))
+        if not isinstance(digests, tuple):
+            return digests
+        return cls({key: (digest, member.size) for (key, member), digest in zip(places.items(), digests, strict=True)})
+
+    def portion(self, name: str, value: object) -> FileReading | Whys:
+        """What a value of the file holds, under this name."""
+        try:
+            digest = self._digest(value, 0)
+        except _Refused as refused:
+            return Whys((str(refused),))
+        return FileReading(name, Sha256(digest.hex()), sum(self.storages[key][1] for key in _storages(value)))
+
+    def _digest(self, value: object, depth: int) -> bytes:
+        match value:
+            case None | bool() | int() | float() | str():
+                return _sealed(*_plain(value))
+            case Name(text):
+                return _sealed(b"name", text.encode("utf-8", "surrogatepass"))
+            case Storage():
+                return self._stored(value)
+            case TensorStub(storage, offset, shape, stride):
+                place = ",".join(map(str, (offset, len(shape), *shape, *stride))).encode()
+                return _sealed(b"tensor", storage.dtype.encode(), place, self._stored(storage))
+            case object():
+                return self._walked(value, depth)
+
+    def _walked(self, value: object, depth: int) -> bytes:
+        """The digest of what holds other values: known by the object, since a pickle can name one again and again."""
+        if id(value) in self.walked:
+            _, found = self.walked[id(value)]
+            if found is None:
+                raise _Refused("it holds a value that holds itself")
+            return found
+        if depth >= NESTING_MAX:
+            raise _Refused("it is nested too deep")
+        self.walked[id(value)] = value, None
+        kind, inner = _inside(value)
+        digest = _sealed(kind, *[self._digest(one, depth + 1) for one in inner])
+        self.walked[id(value)] = value, digest
+        return digest
+
+    def _stored(self, storage: Storage) -> bytes:
+        return _sealed(b"storage", storage.dtype.encode(), self.storages[storage.key][0].hex.encode())
+
+
+def _sealed(*parts: bytes) -> bytes:
+    return hashlib.sha256(length_prefixed(*parts)).digest()
+
+
+def _plain(value: bool | int | float | str | None) -> tuple[bytes, ...]:
+    match value:
+        case None:
+            return (b"none",)
+        case bool():
+            return (b"bool", bytes([value]))
+        case int():
+            return (b"int", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+        case float():
+            return (b"float", struct.pack(">d", value))
+        case str():
+            return (b"text", value.encode("utf-8", "surrogatepass"))
+
+
+def _inside(value: object) -> tuple[bytes, Iterable[object]]:
+    """The kind of what holds other values, and these values in their order."""
+    match value:
+        case dict():
+            return b"table", (part for pair in cast(dict[object, object], value).items() for part in pair)
+        case list():
+            return b"list", cast(list[object], value)
+        case tuple():
+            return b"tuple", cast(tuple[object, ...], value)
+        case Call(function, arguments, state):
+            return b"call", (function, arguments, state)
+        case object():
+            raise _Refused(f"it holds a {type(value).__name__}, which no state does")
+
+
+def _storages(value: object) -> frozenset[str]:
+    """The keys of the storages that a value's tensors lie in."""
+    keys: set[str] = set()
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, TensorStub | Storage):
+            keys.add(one.key if isinstance(one, Storage) else one.storage.key)
+        elif id(one) not in seen and not isinstance(one, str | int | float | Name | None):
+            seen.add(id(one))
+            waiting.extend(_inside(one)[1])
+    return frozenset(keys)
