@@ -349,7 +349,7 @@ def test_a_value_that_holds_itself_or_is_too_deep_refuses_its_own_component(tmp_
     for _ in range(100):
         deep = [deep]
     assert defects(checkpoint(tmp_path, hyper_parameters=deep)) == incomplete(
-        ComponentUnread(WEIGHTS, "'hyper_parameters': it is nested too deep")
+        ComponentUnread(WEIGHTS, "hyper_parameters: it is nested too deep")
     )
     file = Portions({})
     itself: list[object] = []
@@ -380,7 +380,7 @@ def written_over(path: Path) -> Iterator[None]:
         os.utime(path, ns=(1, 1))
         return found
 
-    with patch.object(lightning.Portions, "of", writing):
+    with patch.object(portions.Portions, "of", writing):
         yield
 
 

@@ -20,16 +20,15 @@ from types import MappingProxyType
 from typing import Final, final
 
 from countermark.files.documents import as_list
-from countermark.files.layouts.portions import Portions
+from countermark.files.layouts.portions import OpenValues, take_values
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whys
 from countermark.files.layouts.states import generators_say, optimizer_says, scheduler_says, table_of, whole_number
-from countermark.files.pickles import TensorStub, TorchFile, read_torch_file, scalar
-from countermark.files.reading import Entry, OpenFile, ShortRead, open_file
+from countermark.files.pickles import TensorStub
+from countermark.files.reading import Entry
 from countermark.lines.defects import sentence
 from countermark.run.checkpoint import COMPONENTS, Atomic, Component, Incomplete, StepWitness, Unobserved
-from countermark.values import shown
 from countermark.weights import name_defects
-from countermark.weights.refusals import FileChanged, FileDefect, PickleUnreadable
+from countermark.weights.refusals import FileChanged, FileDefect
 
 VERSION: Final = "pytorch-lightning_version"
 WEIGHTS: Final = "state_dict"
@@ -74,25 +73,21 @@ _NO_GENERATORS: Final = (
 
 
 def _read(path: Path, _: tuple[Entry, ...]) -> LayoutReading:
-    opened = open_file(path.parent, path.name)
-    if not isinstance(opened, OpenFile):
-        return _refused(opened)
-    with opened:
-        try:
-            found = _Checkpoint.of(opened)
-            reading = found.reading() if isinstance(found, _Checkpoint) else _refused(found)
-            return _refused(FileChanged(opened.name)) if opened.changed() else reading
-        except (OSError, ShortRead) as error:
-            return _refused(opened.judged(error))
+    found = take_values(path.parent, path.name, _judge)
+    return found if isinstance(found, LayoutReading) else _refused(found)
 
 
-def _refused(why: FileDefect | PickleUnreadable | Whys) -> LayoutReading:
+def _judge(held: OpenValues) -> LayoutReading | Whys:
+    if not isinstance(held.values.get(VERSION), str):
+        return Whys((f"it is no checkpoint of Lightning: it has no {VERSION}",))
+    return _Checkpoint(held, held.values).reading()
+
+
+def _refused(why: FileDefect | Whys) -> LayoutReading:
     """A file that nothing is read of: that speaks against each component."""
     parts: dict[Component, Parts] = {component: Parts() for component in COMPONENTS}
     for one in parts.values():
-        if isinstance(why, PickleUnreadable):
-            one.whys.extend(why.whys)
-        elif isinstance(why, Whys):
+        if isinstance(why, Whys):
             one.whys.extend(why.texts)
         else:
             one.defect(why)
@@ -104,23 +99,10 @@ def _refused(why: FileDefect | PickleUnreadable | Whys) -> LayoutReading:
 @final
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """An open checkpoint: its values, and the portions that they make."""
+    """The values of a checkpoint while its file is open."""
 
-    opened: OpenFile
-    file: TorchFile
-    portions: Portions
+    held: OpenValues
     values: Mapping[str, object]
-
-    @classmethod
-    def of(cls, opened: OpenFile) -> "_Checkpoint | PickleUnreadable | FileDefect | Whys":
-        file = read_torch_file(opened)
-        if not isinstance(file, TorchFile):
-            return file
-        values = table_of(file.value)
-        if not isinstance(values.get(VERSION), str):
-            return Whys((f"it is no checkpoint of Lightning: it has no {VERSION}",))
-        portions = Portions.of(opened, file)
-        return cls(opened, file, portions, values) if isinstance(portions, Portions) else portions
 
     def reading(self) -> LayoutReading:
         reading = LayoutReading(publication=Atomic(_PROOF))
@@ -139,13 +121,9 @@ class _Checkpoint:
         if _NEEDED[component] not in self.values:
             parts.absent.append(_NEEDED[component])
             return parts
-        for name, value in self.values.items():
+        for name in self.values:
             if _BELONGS.get(str(name), Component.DATA_POSITION) is component:
-                portion = self.portions.portion(str(name), value)
-                if isinstance(portion, Whys):
-                    parts.refuse(shown(name), portion)
-                else:
-                    parts.files.append(portion)
+                self.held.put(parts, name, str(name))
         return parts
 
     def _judge_weights(self, parts: Parts) -> None:
@@ -163,7 +141,7 @@ class _Checkpoint:
         steps: list[tuple[int, ...]] = []
         for at, state in enumerate(states):
             source = f"{OPTIMIZERS}[{at}]"
-            says = optimizer_says(state, lambda tensor: scalar(self.opened, self.file, tensor), source)
+            says = optimizer_says(state, self.held.element, source)
             if isinstance(says, Whys):
                 parts.refuse(source, says)
                 continue

@@ -11,20 +11,25 @@ Rules kept here:
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self, cast, final
+from pathlib import Path
+from typing import Final, Self, TypeVar, cast, final
 
 from countermark.files.digest_cache import hash_ranges
-from countermark.files.layouts.reading import Whys
-from countermark.files.pickles import Call, Name, Storage, TensorStub, TorchFile
-from countermark.files.reading import OpenFile
+from countermark.files.layouts.reading import Parts, Whys
+from countermark.files.layouts.states import table_of
+from countermark.files.pickles import Call, Name, Storage, TensorStub, TorchFile, read_torch_file, scalar
+from countermark.files.reading import OpenFile, ShortRead, open_below
 from countermark.recipe.canonical import length_prefixed
 from countermark.run.checkpoint import FileReading
 from countermark.values import Sha256
-from countermark.weights.refusals import FileDefect
+from countermark.weights.refusals import FileChanged, FileDefect, PickleUnreadable
 
 NESTING_MAX: Final = 64
+
+
+T = TypeVar("T")
 
 
 class _Refused(Exception):
@@ -88,6 +93,46 @@ class Portions:
 
     def _stored(self, storage: Storage) -> bytes:
         return _sealed(b"storage", storage.dtype.encode(), self.storages[storage.key][0].hex.encode())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OpenValues:
+    """The values at the top of an open file by name, and the portions that they make."""
+
+    opened: OpenFile
+    file: TorchFile
+    portions: Portions
+    values: Mapping[str, object]
+
+    def element(self, tensor: TensorStub) -> int | float | None:
+        """The one element of a tensor of the file. Raises as ``OpenFile.read`` does."""
+        return scalar(self.opened, self.file, tensor)
+
+    def put(self, parts: Parts, name: str, called: str) -> None:
+        """The value of this name as a portion of a component, ``called`` so there."""
+        portion = self.portions.portion(called, self.values[name])
+        if isinstance(portion, Whys):
+            parts.refuse(called, portion)
+        else:
+            parts.files.append(portion)
+
+
+def take_values(folder: Path, name: str, judge: Callable[[OpenValues], T | Whys]) -> T | Whys | FileDefect:
+    """A file of several components, as ``judge`` reads its values: opened once, and of no value where it changed meanwhile."""
+    opened = open_below(folder, name)
+    if not isinstance(opened, OpenFile):
+        return opened
+    with opened:
+        try:
+            file = read_torch_file(opened)
+            if not isinstance(file, TorchFile):
+                return Whys(file.whys) if isinstance(file, PickleUnreadable) else file
+            portions = Portions.of(opened, file)
+            judged = judge(OpenValues(opened, file, portions, table_of(file.value))) if isinstance(portions, Portions) else portions
+            return FileChanged(name) if opened.changed() else judged
+        except (OSError, ShortRead) as error:
+            return opened.judged(error)
 
 
 def _sealed(*parts: bytes) -> bytes:
