@@ -57,7 +57,9 @@ def optimizer(*, step: float = 4, rank: int = 4, targets: tuple[str, ...] = ("q_
 
 
 def scheduler(step: int = 4, rate: float = 0.0002) -> dict[str, Any]:
-    return {"base_lrs": [rate, rate], "last_epoch": step, "_step_count": step + 1, "_last_lr": [0.0001, 0.0001], "lr_lambdas": [None, None]}
+    """The state of a scheduler that goes down linearly from the second step on, to nothing at the twentieth."""
+    now = rate * (20 - step) / 18
+    return {"base_lrs": [rate, rate], "last_epoch": step, "_step_count": step + 1, "_last_lr": [now, now], "lr_lambdas": [{}, {}]}
 
 
 def generators(**changes: Any) -> dict[str, Any]:

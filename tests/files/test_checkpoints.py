@@ -355,6 +355,15 @@ def divergences(folder: Path, **changes: str) -> tuple[Divergence, ...]:
         ("scaling", "4", "scaling", "2", {"adapter_config.json: lora_alpha, r, use_rslora"}),
         ("dropout", "0", "dropout", "50", {"adapter_config.json: lora_dropout"}),
         ("target_modules", "q_proj", "target_modules", "q_proj,v_proj", {"adapter_config.json: target_modules"}),
+        ("lr_schedule", "cosine", "lr_schedule", "linear", {"scheduler.pt: _last_lr"}),
+        ("warmup_steps", "3", "warmup_steps", "2", {"scheduler.pt: _last_lr"}),
+        (
+            "optimizer",
+            "adamw_torch_fused(beta1=0.9,beta2=0.999,eps=1e-8)",
+            "optimizer.implementation",
+            "adamw_torch",
+            {"optimizer.pt: fused"},
+        ),
         ("method", "dora(init=kaiming)", "method", "lora(init=kaiming)", {"adapter_config.json: init_lora_weights, use_dora"}),
         ("method", "lora(init=gaussian)", "method", "lora(init=kaiming)", {"adapter_config.json: init_lora_weights, use_dora"}),
     ],
@@ -367,7 +376,7 @@ def test_what_artifacts_show_is_held_against_the_manifest(
     assert ManifestDiverges(told).coordinates == (coordinate,)
 
 
-@pytest.mark.parametrize("coordinate", ["seed", "warmup_steps", "gradient_accumulation", "sequence_length"])
+@pytest.mark.parametrize("coordinate", ["seed", "max_grad_norm", "gradient_accumulation", "sequence_length"])
 def test_what_no_artifact_shows_is_not_held_against_it(tmp_path: Path, coordinate: str) -> None:
     assert divergences(checkpoint(tmp_path), **{coordinate: "9"}) == ()
 

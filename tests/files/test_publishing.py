@@ -168,7 +168,7 @@ def test_a_checkpoint_of_another_run_is_no_member(step_4: Path) -> None:
 @proven_by(planted(admission, "_divergences", lambda readback, desired: ()))
 @pytest.mark.parametrize(
     ("coordinate", "desired"),
-    [("gradient_accumulation", "1"), ("seed", "18"), ("dataset", "sha256:" + "a" * 64), ("warmup_steps", "3")],
+    [("gradient_accumulation", "1"), ("seed", "18"), ("dataset", "sha256:" + "a" * 64), ("max_grad_norm", "2")],
 )
 def test_what_no_artifact_shows_is_still_declared(step_4: Path, coordinate: str, desired: str) -> None:
     found = Divergence(coordinate, desired, clean_spellings()[coordinate], "its manifest")

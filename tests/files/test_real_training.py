@@ -16,6 +16,7 @@ import safetensors
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
+from transformers.optimization import get_scheduler
 
 from countermark.files.adapter import ADAPTER_KEYS, AdapterConfig, read_adapter
 from countermark.files.checkpoints import read_checkpoint
@@ -24,6 +25,7 @@ from countermark.files.outputs import OutputReading, measure_output
 from countermark.files.pickles import TensorStub, TorchFile, read_torch_file, scalar
 from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint
 from countermark.files.reading import OpenFile, open_file
+from countermark.run import rates
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
     CheckpointReadback,
@@ -36,11 +38,19 @@ from countermark.run.checkpoint import (
 from countermark.values import Refused, Sha256
 from countermark.weights import TensorLine, weights_root
 from countermark.weights.refusals import PickleUnreadable
+from tests.faults import planted, proven_by
 from tests.files import folders
 from tests.files.torchfiles import Tensor, torch_file
 from tests.recipe.examples import clean_manifest, clean_spellings
 
-DESIRED = {"learning_rate": "0.01", "weight_decay": "0.01", "total_steps": "4", "warmup_steps": "0"}
+#: What the trainer's defaults are beside the clean manifest: its AdamW is the fused one.
+DESIRED = {
+    "learning_rate": "0.01",
+    "weight_decay": "0.01",
+    "total_steps": "4",
+    "warmup_steps": "0",
+    "optimizer": "adamw_torch_fused(beta1=0.9,beta2=0.999,eps=1e-8)",
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +93,7 @@ def test_every_artifact_of_a_real_checkpoint_is_read(trained: Path) -> None:
     found = readback(trained / "out/checkpoint-2")
     assert {fact.leaf for fact in found.facts} == {
         "rank", "scaling", "dropout", "target_modules", "method", "learning_rate", "optimizer.beta1", "optimizer.beta2", "optimizer.eps",
-        "weight_decay", "micro_batch", "total_steps",
+        "optimizer.implementation", "weight_decay", "lr_schedule.rate", "micro_batch", "total_steps",
     }  # fmt: skip
     assert found.optimizer_parameters == 8 and found.optimizer_shapes == found.model_shapes and found.epoch == 4 / 11
 
@@ -102,7 +112,7 @@ def test_a_real_checkpoint_is_published_and_admitted_and_its_steps_told_apart(tr
 def test_a_real_optimizer_of_other_targets_is_foreign(trained: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(trained / "out/checkpoint-4", tmp_path / "checkpoint-4")
     parameters = [torch.nn.Parameter(torch.zeros(4, 16)) for _ in range(12)]
-    optimizer = torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.01, fused=True)
     for parameter in parameters:
         parameter.grad = torch.ones(4, 16)
     for _ in range(4):
@@ -197,6 +207,38 @@ def test_real_states_of_generators_are_whole(tmp_path: Path) -> None:
         torch.save({key: value for key, value in states.items() if key != left_out}, folder / "rng_state.pth")
         found = readback(folder).components[Component.RNG_STATE]
         assert isinstance(found, ComponentRead) == (left_out is None)
+
+
+CURVES = [
+    ("constant_with_warmup", {}, "constant"),
+    ("linear", {}, "linear"),
+    ("cosine", {}, "cosine"),
+    ("cosine_with_restarts", {"num_cycles": 3}, "cosine_with_restarts(cycles=3)"),
+    ("cosine_with_min_lr", {"min_lr_rate": 0.1}, "cosine_with_min_lr(min_lr_rate=0.1)"),
+    ("polynomial", {"lr_end": 1e-7, "power": 2.0}, "polynomial(lr_end=1e-7,power=2)"),
+    ("inverse_sqrt", {"timescale": 100}, "inverse_sqrt(timescale=100)"),
+    *(
+        (
+            "warmup_stable_decay",
+            {"num_decay_steps": 9, "decay_type": shape, "min_lr_ratio": 0.1},
+            f"warmup_stable_decay(decay_steps=9,decay_shape={shape},min_lr_rate=0.1)",
+        )
+        for shape in ("linear", "cosine", "1-sqrt")
+    ),
+]
+
+
+@proven_by(planted(rates, "_wave", lambda part: 1 - part), planted(rates, "_warming", lambda schedule, part: part**2))
+def test_every_rate_is_the_librarys_own() -> None:
+    for name, details, spelling in CURVES:
+        schedule = clean_manifest(lr_schedule=spelling).lr_schedule
+        optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=0.002)
+        scheduler = get_scheduler(name, optimizer, 4, 20, details)
+        for step in range(23):
+            rate = rates.rate_after(schedule, 4, 20, step, 0.002)
+            assert rate == pytest.approx(scheduler.get_last_lr()[0], rel=1e-12, abs=1e-15), (spelling, step)
+            optimizer.step()
+            scheduler.step()
 
 
 # -------------------------------------------------------------------------------------------- the helpers of the other tests

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
+from countermark.files.digest_cache import verified
 from countermark.files.reading import Bytes
 from countermark.values import shown
 
@@ -78,8 +79,15 @@ def read_members(opened: Bytes) -> Mapping[str, Member] | tuple[str, ...]:
         else:
             members[entry.name] = member
             end_before = member.begin + member.size
-    whys.extend(f"{shown(member.name)}: its checksum is wrong" for member in members.values() if not _verified(opened, member))
-    return tuple(whys) or members
+    wrong: list[str] = []
+
+    def check() -> bool:
+        wrong.extend(f"{shown(member.name)}: its checksum is wrong" for member in members.values() if not _verified(opened, member))
+        return not wrong
+
+    # The checksums stand in the directory: one that is known of this very file was held against all members before.
+    verified(opened, (directory.begin, directory.begin + directory.size), check)
+    return (*whys, *wrong) or members
 
 
 def _find_directory(opened: Bytes) -> _Directory | str:

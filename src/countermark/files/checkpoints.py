@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from countermark.files.digest_cache import DigestCache, measured_with
 from countermark.files.layouts import Kind, nested, numbered, read_layout, recognised
 from countermark.files.layouts.published import MANIFEST, take_published
-from countermark.files.reading import Entry, OpenFile, find_folder, is_link, list_folder, list_tree, open_file
+from countermark.files.reading import Entry, OpenFile, Progress, find_folder, is_link, list_folder, list_tree, open_file
 from countermark.lines.defects import sentence
 from countermark.run.checkpoint import CheckpointNotThere, CheckpointReadback, Incomplete, Publication, Unobserved
 from countermark.values import shown
@@ -71,8 +72,16 @@ def _nested(folder: Path, entry: Entry) -> tuple[tuple[int, str], ...]:
     return tuple((found.number, name) for name in names if read and (found := read(name)) is not None)
 
 
-def read_checkpoint(path: Path) -> CheckpointReadback | CheckpointNotThere:
-    """What is in a checkpoint: a folder, or a single file where its layout is one."""
+def read_checkpoint(
+    path: Path, cache: DigestCache | None = None, progress: Progress | None = None
+) -> CheckpointReadback | CheckpointNotThere:
+    """What is in a checkpoint: a folder, or a single file where its layout is one. What the cache knows is not hashed again, and
+    ``progress`` is told of every byte that is, or need not be."""
+    with measured_with(cache, progress):
+        return _read_checkpoint(path)
+
+
+def _read_checkpoint(path: Path) -> CheckpointReadback | CheckpointNotThere:
     looked = _look(path)
     if isinstance(looked, CheckpointNotThere):
         return looked

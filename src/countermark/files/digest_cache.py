@@ -10,13 +10,17 @@ Rules kept here:
 3. Entries are files of their own, replaced as a whole: a reader sees the old one or the new one, and of two writers one wins. There is one
    for each inode, so a file that changes leaves no old entries behind, and there is a bound to their number.
 4. Only entries of the same user count; the folder is made for that user alone. Nothing fails because a cache cannot be kept.
+5. Whoever reads the files of one thing with many readers (a checkpoint, whose layouts know nothing of digests) says once for all of them
+   what is kept and who watches: ``measured_with``.
 """
 
 import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -24,7 +28,7 @@ from typing import Final, TypeAlias, final
 
 from countermark.files.documents import as_list, parse_object
 from countermark.files.durable import replace
-from countermark.files.reading import OpenFile, Progress, ShortRead, Stamp, list_folder, open_file, reason
+from countermark.files.reading import Bytes, OpenFile, Progress, ShortRead, Stamp, list_folder, open_file, reason
 from countermark.values import Sha256, Unreadable
 from countermark.weights.refusals import (
     CachedDigestsDamaged,
@@ -85,6 +89,11 @@ class DigestCache:
             found = {**({} if wrong else kept), **measured}
             if wrong or found != kept:
                 self._write(stamp, found)
+
+    def count(self, measured: int) -> None:
+        """So many bytes were measured."""
+        with self._lock:
+            self.hashed += measured
 
     def _place(self, stamp: Stamp) -> str:
         return f"{stamp.device:x}-{stamp.inode:x}.json"
@@ -158,7 +167,7 @@ def hash_ranges(
         return opened.judged(error)
     if cache is not None:
         cache.keep(opened.name, opened.stamp, measured)
-        cache.hashed += sum(end - begin for begin, end in measured)
+        cache.count(sum(end - begin for begin, end in measured))
     return tuple(measured[part] if part in measured else known[part] for part in ranges)
 
 
@@ -170,8 +179,54 @@ def hash_file(
     if not isinstance(opened, OpenFile):
         return opened
     with opened:
-        digests = hash_ranges(opened, ((0, opened.size),), cache=cache)
-    return (digests[0], opened.size) if isinstance(digests, tuple) else digests
+        digest = hash_whole(opened, cache)
+    return (digest, opened.size) if isinstance(digest, Sha256) else digest
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    cache: DigestCache | None = None
+    progress: Progress | None = None
+
+
+_UNTOLD: Final = _Measuring()
+_MEASURING: Final[ContextVar[_Measuring]] = ContextVar("measuring")
+
+
+@contextmanager
+def measured_with(cache: DigestCache | None, progress: Progress | None) -> Generator[None, None, None]:
+    """Within, ``hash_file``, ``hash_whole`` and ``verified`` keep what they measure in this cache and tell this progress; per thread."""
+    token = _MEASURING.set(_Measuring(cache, progress))
+    try:
+        yield
+    finally:
+        _MEASURING.reset(token)
+
+
+def hash_whole(opened: OpenFile, cache: DigestCache | None = None) -> Sha256 | FileDefect:
+    """The digest of all of an open file, or why it could not be read as it stood when it was opened."""
+    current = _MEASURING.get(_UNTOLD)
+    digests = hash_ranges(opened, ((0, opened.size),), current.progress, cache or current.cache)
+    return digests[0] if isinstance(digests, tuple) else digests
+
+
+def verified(opened: Bytes, part: Range, check: Callable[[], bool]) -> bool:
+    """Whether the file's own checksums, which stand in this part of it, hold: by ``check``, or because they held before.
+
+    The digest of the part is kept where they hold, and never else: where it is known of this stamp, nothing is read again. Raises as
+    ``OpenFile.read`` does.
+    """
+    cache = _MEASURING.get(_UNTOLD).cache
+    if cache is None or not isinstance(opened, OpenFile):
+        return check()
+    digest = opened.sha256(*part)
+    if cache.known(opened.stamp).get(part) == digest:
+        return True
+    held = check()
+    if held and not opened.changed():
+        cache.keep(opened.name, opened.stamp, {part: digest})
+    return held
 
 
 @final

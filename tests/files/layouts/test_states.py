@@ -55,8 +55,32 @@ def test_what_is_no_optimizer_says_why(value: object, why: str) -> None:
 
 
 def test_an_optimizer_without_moments_still_counts_its_tensors() -> None:
-    found = says({"state": {}, "param_groups": [{"params": [0, 1], "lr": 0.1, "momentum": 0}]})
+    found = says({"state": {}, "param_groups": [{"params": [0, 1], "momentum": 0}]})
     assert found == OptimizerSays((), 2, (), ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "leaf", "spelling"),
+    [
+        ({"fused": None}, "optimizer.implementation", "adamw_torch"),
+        ({"fused": True}, "optimizer.implementation", "adamw_torch_fused"),
+        ({"amsgrad": True}, "optimizer", "one with amsgrad"),
+        ({"maximize": True}, "optimizer", "one with maximize"),
+        ({"decoupled_weight_decay": False}, "optimizer", "one whose weight decay is not decoupled"),
+        ({"decoupled_weight_decay": True, "amsgrad": False, "maximize": False}, "optimizer.implementation", "adamw_torch"),
+    ],
+)
+def test_what_kind_of_adam_it_is_is_a_fact(changes: dict[str, object], leaf: str, spelling: str) -> None:
+    found = says({"state": {}, "param_groups": [group([0], **changes)]})
+    assert isinstance(found, OptimizerSays)
+    kinds = {fact.leaf: fact.spelling for fact in found.facts if fact.leaf in ("optimizer", "optimizer.implementation")}
+    assert kinds == {"optimizer.implementation": "adamw_torch"} | {leaf: spelling}
+
+
+def test_an_optimizer_without_betas_is_none_that_a_manifest_names() -> None:
+    found = says({"state": {}, "param_groups": [{"params": [0, 1], "lr": 0.1, "momentum": 0.9}]})
+    assert isinstance(found, OptimizerSays)
+    assert [(fact.leaf, fact.spelling) for fact in found.facts] == [("optimizer", "one without betas and eps")]
 
 
 def test_groups_that_disagree_are_all_facts() -> None:
@@ -80,7 +104,8 @@ NO_NUMBERS = [deep(100_000), 10**6000, float("nan"), "x" * 10_000, None, {"a": 1
 def test_a_fact_that_is_none_stands_as_it_was_found(raw: object) -> None:
     found = says({"state": {}, "param_groups": [group([0], initial_lr=raw, eps=raw, betas=(raw, raw))]})
     assert isinstance(found, OptimizerSays)
-    assert {fact.leaf for fact in found.facts} == {"learning_rate", "weight_decay", "optimizer.beta1", "optimizer.beta2", "optimizer.eps"}
+    leaves = {"learning_rate", "weight_decay", "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.implementation"}
+    assert {fact.leaf for fact in found.facts} == leaves
     assert all(len(fact.spelling) < 100 for fact in found.facts)
 
 

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeVar, final
 
+from countermark.files.digest_cache import hash_whole
 from countermark.files.pickles import TorchFile, read_torch_file
 from countermark.files.reading import Entry, OpenFile, ShortRead, open_below
 from countermark.lines.defects import sentence
@@ -33,6 +34,7 @@ from countermark.run.checkpoint import (
     StepWitness,
     Unobserved,
 )
+from countermark.values import Sha256
 from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, PickleUnreadable
 
 T = TypeVar("T")
@@ -197,8 +199,8 @@ def take(parts: Parts, folder: Path, name: str, parse: Callable[[OpenFile], T | 
         return None
     with opened:
         try:
-            digest = opened.sha256(0, opened.size)
-            parsed = parse(opened)
+            digest = hash_whole(opened)
+            parsed = parse(opened) if isinstance(digest, Sha256) else digest
             if opened.changed():
                 parsed = FileChanged(name)
         except (OSError, ShortRead) as error:
@@ -210,6 +212,7 @@ def take(parts: Parts, folder: Path, name: str, parse: Callable[[OpenFile], T | 
     if isinstance(parsed, Whys):
         parts.refuse(name, parsed)
         return None
+    assert isinstance(digest, Sha256), "a file without a digest was not parsed"
     parts.files.append(FileReading(name, digest, opened.size))
     return parsed
 

@@ -9,7 +9,7 @@ Rules kept here:
 3. Only what the file really says becomes a fact. A schedule's kind or the accumulation are in none of these files.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast, final
 
@@ -18,6 +18,7 @@ from countermark.files.layouts.reading import Whys
 from countermark.files.pickles import Call, TensorStub
 from countermark.recipe import Coordinate, read_coordinate
 from countermark.run.checkpoint import ArtifactFact, leaf_spelling
+from countermark.run.rates import RatePoint
 from countermark.values import Unreadable
 
 #: Reads the one element of a tensor of the same file.
@@ -94,10 +95,12 @@ def optimizer_says(value: object, element: Element, source: str) -> OptimizerSay
 
 
 def _group_facts(groups: list[Mapping[str, object]], source: str) -> Iterable[ArtifactFact]:
-    """Learning rates, betas and eps of every group that has tensors; the largest weight decay, since biases and norms get none."""
+    """What kind of Adam it is, its learning rates, betas and eps, of every group; the largest weight decay, since biases and norms get
+    none."""
     found: list[ArtifactFact] = []
     decays = [decay for group in groups if isinstance(decay := group.get("weight_decay"), int | float)]
     for group in groups:
+        found.extend(_kind_facts(group, source))
         if "initial_lr" in group:
             found.append(fact("learning_rate", group["initial_lr"], f"{source}: initial_lr"))
         betas = group.get("betas")
@@ -107,6 +110,20 @@ def _group_facts(groups: list[Mapping[str, object]], source: str) -> Iterable[Ar
     if decays:
         found.append(fact("weight_decay", max(decays), f"{source}: weight_decay"))
     return dict.fromkeys(found)
+
+
+def _kind_facts(group: Mapping[str, object], source: str) -> Iterable[ArtifactFact]:
+    """Whether a group is PyTorch's own AdamW, and which, or what no AdamW is. An implementation that says nothing of it shows nothing."""
+    if "lr" in group and not {"betas", "eps"} <= group.keys():
+        yield ArtifactFact("optimizer", "one without betas and eps", f"{source}: param_groups")
+    for switch in ("amsgrad", "maximize"):
+        if group.get(switch) is True:
+            yield ArtifactFact("optimizer", f"one with {switch}", f"{source}: {switch}")
+    if group.get("decoupled_weight_decay") is False:
+        yield ArtifactFact("optimizer", "one whose weight decay is not decoupled", f"{source}: decoupled_weight_decay")
+    if "fused" in group:
+        spelling = "adamw_torch_fused" if group["fused"] is True else "adamw_torch"
+        yield ArtifactFact("optimizer.implementation", spelling, f"{source}: fused")
 
 
 def _optimizer_facts(leaves: Mapping[str, object], source: str) -> Iterable[ArtifactFact]:
@@ -131,7 +148,17 @@ def scheduler_says(value: object, source: str) -> SchedulerSays | Whys:
     if step is None:
         return Whys(("it is no state of a scheduler: it has no last_epoch",))
     rates = as_list(table.get("base_lrs")) or []
-    return SchedulerSays(step, tuple(dict.fromkeys(fact("learning_rate", rate, f"{source}: base_lrs") for rate in rates)))
+    facts = [fact("learning_rate", rate, f"{source}: base_lrs") for rate in rates]
+    return SchedulerSays(step, tuple(dict.fromkeys((*facts, *_points(table, step, rates, source)))))
+
+
+def _points(table: Mapping[str, object], step: int, peaks: Sequence[object], source: str) -> Iterable[ArtifactFact]:
+    """The rates that a curve over steps has come to. Of a scheduler that is no such curve nothing is said."""
+    rates = as_list(table.get("_last_lr")) or []
+    if "lr_lambdas" in table and len(rates) == len(peaks):
+        for rate, peak in zip(rates, peaks, strict=True):
+            if isinstance(rate, float) and isinstance(peak, float):
+                yield RatePoint(step, rate, peak).fact(f"{source}: _last_lr")
 
 
 def generators_say(value: object) -> tuple[str, ...]:
