@@ -9,7 +9,7 @@ import pytest
 
 from countermark.evidence.members import Read, Unread
 from countermark.recipe import ROSTER
-from countermark.train import CannotTrain, build, callback
+from countermark.train import CannotTrain, build, recorder
 from countermark.train.effective import of_steps, whole
 from countermark.train.effective.seen import Live, Readings
 from tests.faults import planted, proven_by
@@ -108,7 +108,7 @@ def test_a_lie_shows_in_its_coordinates_and_no_others(tiny: Tiny, lie: Lie) -> N
 _COMBINED = ("learning rate", "dropout", "micro batch", "warm-up", "clipping", "rows", "seed", "base", "stopped early", "template")
 
 
-@proven_by(planted(callback, "read_all", copied), planted(callback, "read_all", only_first))
+@proven_by(planted(recorder, "read_all", copied), planted(recorder, "read_all", only_first))
 def test_lies_together_all_show(tiny: Tiny) -> None:
     chosen = [LIES[name] for name in _COMBINED]
 
@@ -132,7 +132,7 @@ def test_two_lies_both_show(tiny: Tiny, one: str, other: str) -> None:
     shows(attempt, {**LIES[one].shows, **LIES[other].shows})
 
 
-@proven_by(planted(callback, "read_again", lambda live, before: dict(before)))
+@proven_by(planted(recorder, "read_again", lambda live, before: dict(before)))
 def test_what_changes_while_training_shows(tiny: Tiny) -> None:
     attempt = tiny.attempt()
     train(attempt, LIES["dropout turned off"].tell)

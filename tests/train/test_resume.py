@@ -11,7 +11,8 @@ import pytest
 
 from countermark.files.checkpoints import read_checkpoint
 from countermark.run.checkpoint import CheckpointReadback
-from countermark.train import CannotTrain, callback, training
+from countermark.train import CannotTrain, recorder, training
+from countermark.train.integrations import of_transformers
 from tests.faults import planted, proven_by
 from tests.train.tiny import Attempt, Tiny, adapter_bits, train
 
@@ -50,7 +51,7 @@ def test_every_checkpoint_leads_to_the_same_bits(tiny: Tiny) -> None:
         assert again.differing() == {}
 
 
-@proven_by(planted(callback, "NothingLeft", lambda *reason: StopIteration(*reason)))
+@proven_by(planted(of_transformers, "NothingLeft", lambda *reason: StopIteration(*reason)))
 def test_a_finished_run_is_not_trained_further(tiny: Tiny) -> None:
     first = tiny.attempt()
     train(first)
@@ -62,7 +63,7 @@ def test_a_finished_run_is_not_trained_further(tiny: Tiny) -> None:
     assert not (again.folder / "checkpoints").exists()
 
 
-@proven_by(planted(callback, "read_bounded", lambda path, most: None))
+@proven_by(planted(recorder, "read_bounded", lambda path, most: None))
 def test_a_resumed_run_goes_on_counting_its_micro_batches(tiny: Tiny) -> None:
     first = tiny.attempt()
     train(first)

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from countermark.train.libraries import library
 
-PACKAGES: Final = ("torch", "transformers", "peft", "accelerate", "trl", "datasets", "tokenizers", "safetensors", "numpy", "countermark")
+PACKAGES: Final = (
+    "torch", "transformers", "peft", "accelerate", "trl", "lightning", "datasets", "tokenizers", "safetensors", "numpy", "countermark",
+)  # fmt: skip
 #: Variables that libraries of this stack read and that can change bits or speed.
 _VARIABLES: Final = re.compile(
     r"(OMP|GOMP|KMP|MKL|OPENBLAS|VECLIB|NUMEXPR|CUDA|CUBLAS|NVIDIA|PYTORCH|TORCH|ATEN|HF|TRANSFORMERS|TOKENIZERS|ACCELERATE)_[A-Z0-9_]+"
@@ -43,7 +45,7 @@ def execution_environment(nonce: str, model: Any) -> bytes:
             "cudnnBenchmark": torch.backends.cudnn.benchmark,
             "mkldnn": torch.backends.mkldnn.is_available(),
         },
-        "kernels": {"attention": getattr(model.config, "_attn_implementation", None)},
+        "kernels": {"attention": _attention(model)},
         "variables": _variables(os.environ),
         "argv": list(sys.orig_argv),
     }
@@ -69,6 +71,12 @@ def _device(torch: Any, model: Any) -> Mapping[str, object]:
         "bytes": properties.total_memory,
     }
     return {**name, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+
+
+def _attention(model: Any) -> object:
+    """The attention's implementation, of the first module that says which one it has."""
+    configurations = (getattr(module, "config", None) for module in model.modules())
+    return next((found for one in configurations if (found := getattr(one, "_attn_implementation", None)) is not None), None)
 
 
 def _cpu_model() -> str:

@@ -15,11 +15,12 @@ from typing import Any, Self, final
 from countermark.recipe.coordinates import SeededShuffle
 from countermark.train import build
 from countermark.train.assignment import Assignment, read_assignment
-from countermark.train.callback import NothingLeft, Recorder, callback_of
 from countermark.train.handed_out import Collator, Sequences, hash_rows
+from countermark.train.integrations.of_transformers import Followed, NothingLeft, callback_of
 from countermark.train.libraries import library
 from countermark.train.objects import padding_of, tokenize_with
 from countermark.train.publishing import check_resumable, publish_adapter
+from countermark.train.recorder import Recorder
 from countermark.train.sequences import Preparation, Row, prepare
 from countermark.train.sources import base_as_pinned, rows_as_pinned, tokenizer_as_pinned
 
@@ -31,6 +32,7 @@ class Training:
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
         self._recorder = Recorder(assignment)
+        self._followed = Followed(self._recorder)
         self._callback: Any = None
         library("torch").set_num_threads(assignment.settings.threads)
 
@@ -96,7 +98,7 @@ class Training:
     def callback(self) -> Any:
         """The callback that says what is trained and publishes its checkpoints; ``run`` adds it to a trainer that lacks it."""
         if self._callback is None:
-            self._callback = callback_of(self._recorder)
+            self._callback = callback_of(self._followed)
         return self._callback
 
     # ------------------------------------------------------------------------------------------------------------ the run
@@ -106,7 +108,7 @@ class Training:
 
         Raises ``CannotTrain`` where a checkpoint or the output cannot be published, and what the trainer raises.
         """
-        self._recorder.trainer = trainer
+        self._followed.trainer = trainer
         if self.callback() not in trainer.callback_handler.callbacks:
             trainer.add_callback(self.callback())
         resume = self.assignment.resume

@@ -16,8 +16,7 @@ from countermark.evidence.members import Read, Unread
 from countermark.recipe import read_coordinate
 from countermark.recipe.coordinates import ModuleNames
 from countermark.train.build import INITIALIZATIONS
-from countermark.train.effective.of_trainer import foreign
-from countermark.train.effective.seen import Live, Readings, Said, one_of, said
+from countermark.train.effective.seen import NOT_YET, Live, Readings, Said, one_of, said
 from countermark.train.libraries import library
 from countermark.values import Unreadable
 
@@ -28,15 +27,15 @@ _WORDS: Final[Mapping[object, str]] = {peft: word for word, peft in INITIALIZATI
 
 def read_adapter(live: Live) -> Readings:
     """The coordinates of ``NAMES``."""
-    layers = adapted_modules(live.model)
+    layers = adapted_modules(live.objects.model)
     adapters = {adapter for layer in layers.values() for adapter in layer.r}
     if len(adapters) != 1:
         why = Unread(f"the model has {len(adapters)} low-rank adapters, and this roster is of one")
         return {**dict.fromkeys(NAMES, why), "seed": _seed(live, proven=None)}
     adapter = adapters.pop()
-    config = live.model.peft_config[adapter]
+    config = live.objects.model.peft_config[adapter]
     init = _WORDS.get(config.init_lora_weights)
-    proven = _drawn_from_seed(layers, adapter, config, live.args.seed) if live.fresh and init is not None else None
+    proven = _drawn_from_seed(layers, adapter, config, library("torch").initial_seed()) if live.fresh and init is not None else None
     return {
         "seed": _seed(live, proven),
         "method": _method(live, layers, adapter, config, init),
@@ -57,7 +56,8 @@ def adapted_modules(model: Any) -> dict[str, Any]:
 
 
 def _method(live: Live, layers: Mapping[str, Any], adapter: str, config: Any, init: str | None) -> Said:
-    reasons = [*_trained_beside(live.model, layers), *foreign(live, config)]
+    resume = None if live.assignment.resume is None else str(live.assignment.resume)
+    reasons = [*_trained_beside(live.objects.whole, layers), *live.objects.foreign(config, resume)]
     decomposed = {bool(layer.use_dora.get(adapter, False)) for layer in layers.values()}
     if len(decomposed) > 1:
         reasons.append("some modules are weight-decomposed and others are not")
@@ -65,13 +65,15 @@ def _method(live: Live, layers: Mapping[str, Any], adapter: str, config: Any, in
         reasons.append(f"the adapter begins by {config.init_lora_weights!r}, which this integration does not prove")
     if reasons:
         return Unread("; ".join(reasons))
+    if live.objects.unseen():
+        return NOT_YET
     return said("method", {"adapter": "dora" if decomposed.pop() else "lora", "init": init})
 
 
-def _trained_beside(model: Any, layers: Mapping[str, Any]) -> Iterator[str]:
+def _trained_beside(whole: Any, layers: Mapping[str, Any]) -> Iterator[str]:
     """What is trained and no part of the adapter, and what is part of it and not trained."""
     own = {id(tensor) for layer in layers.values() for tensor in _own_tensors(layer)}
-    trained = {id(tensor): name for name, tensor in model.named_parameters() if tensor.requires_grad}
+    trained = {id(tensor): name for name, tensor in whole.named_parameters() if tensor.requires_grad}
     if beside := [name for key, name in trained.items() if key not in own]:
         yield f"{len(beside)} tensors are trained beside the adapter, {beside[0]} among them"
     if frozen := own - trained.keys():
@@ -90,7 +92,7 @@ def _own_tensors(layer: Any) -> Iterator[Any]:
 
 def _targets(live: Live, adapted: set[str]) -> Said:
     """The names that select exactly the adapted modules: the desired ones if they do, else last parts of names, else whole names."""
-    modules = {name.removeprefix(PREFIX) for name, _ in live.model.named_modules() if name}
+    modules = {name.removeprefix(PREFIX) for name, _ in live.objects.model.named_modules() if name}
     outside = {name for name in modules if not any(name.startswith(inside + ".") for inside in adapted)}
     desired = read_coordinate("target_modules", live.assignment.desired["target_modules"])
     last = tuple(sorted({name.rpartition(".")[2] for name in adapted}))
@@ -124,8 +126,9 @@ def _dropout(modules: list[Any]) -> Said:
 def _seed(live: Live, proven: bool | None) -> Said:
     """The seed of torch's generator, which dropout draws from; and the adapter's first weights must come from it."""
     seeded = library("torch").initial_seed()
-    if seeded != live.args.seed:
-        return Unread(f"the generator was seeded with {seeded}, and the arguments say {live.args.seed}")
+    told = live.objects.seed
+    if told is not None and seeded != told:
+        return Unread(f"the generator was seeded with {seeded}, and the arguments say {told}")
     found = said("seed", seeded)
     desired = read_coordinate("seed", live.assignment.desired["seed"])
     assert not isinstance(desired, Unreadable)

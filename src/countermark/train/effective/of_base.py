@@ -4,7 +4,7 @@ Rules kept here:
 
 1. The folder that the recipe names is hashed, and the live tensors are compared with its tensors, each cast as it was loaded, bit for bit.
    Only if all agree, and the configurations do, is the folder's hash the live model's; else the live model is hashed as it is.
-2. The format is read off the dtypes of the live tensors and Accelerate's autocast; a mixture that has no word is unread.
+2. The format is read off the dtypes of the live tensors and the library's autocast; a mixture that has no word is unread.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ def read_format(live: Live) -> Readings:
 
 
 def _artifact(live: Live) -> Said:
-    base = base_of(live.model)
+    base = base_of(live.objects.model)
     if getattr(base, "is_quantized", False):
         return Unread("the base is quantized, and its tensors are none that a model folder holds")
     folder = live.assignment.sources.get("model")
     measured = measure_base(Path(folder)) if folder is not None else None
-    if isinstance(measured, MeasuredBase) and folder is not None and _is_loaded_from(live.model, Path(folder), measured):
+    if isinstance(measured, MeasuredBase) and folder is not None and _is_loaded_from(live.objects.model, Path(folder), measured):
         return said("base_artifact", measured.base_artifact.spell(), "file_hash")
-    return said("base_artifact", live_base_artifact(live.model).spell())
+    return said("base_artifact", live_base_artifact(live.objects.model).spell())
 
 
 def _is_loaded_from(model: Any, folder: Path, measured: MeasuredBase) -> bool:
@@ -62,12 +62,12 @@ def _is_loaded_from(model: Any, folder: Path, measured: MeasuredBase) -> bool:
 
 
 def _format(live: Live) -> Said:
-    base = base_of(live.model)
+    base = base_of(live.objects.model)
     if getattr(base, "is_quantized", False):
         return Unread("the base is quantized in a way that this integration does not read")
-    frozen = {str(tensor.dtype).removeprefix("torch.") for tensor in base_state(live.model).values() if tensor.is_floating_point()}
-    trained = {str(tensor.dtype).removeprefix("torch.") for tensor in live.model.parameters() if tensor.requires_grad}
-    autocast = library("accelerate").state.AcceleratorState().mixed_precision
+    frozen = {str(tensor.dtype).removeprefix("torch.") for tensor in base_state(live.objects.model).values() if tensor.is_floating_point()}
+    trained = {str(tensor.dtype).removeprefix("torch.") for tensor in live.objects.model.parameters() if tensor.requires_grad}
+    autocast = live.objects.autocast
     words: Mapping[tuple[str, ...], str] = {
         ("float32", "float32", "no"): "fp32",
         ("float32", "float32", "bf16"): "fp32_bf16amp",

@@ -1,6 +1,6 @@
 """How rows reach the trainer: their order, the rows of a micro batch, the micro batches of a step.
 
-Read off the loader's own sampler and batch sampler; the accumulation is what the trainer goes by, and what its steps were seen to take.
+Read off the loader's own sampler and batch sampler; the accumulation is what the run is set to, and what its steps were seen to take.
 """
 
 from typing import Any, Final
@@ -15,16 +15,16 @@ _SEEDABLE: Final = "accelerate.data_loader.SeedableRandomSampler"
 
 def read_feeding(live: Live) -> Readings:
     """The coordinates of ``NAMES``."""
-    workers = live.args.world_size * max(1, live.args.n_gpu)
+    workers = live.objects.workers
     if workers > 1:
         return dict.fromkeys(NAMES, Unread(f"{workers} workers train together, and this roster is of one"))
-    batches = live.loader.batch_sampler
+    batches = live.objects.loader.batch_sampler
     return {"data_order": _order(live, batches), "micro_batch": _micro_batch(batches), "gradient_accumulation": _accumulation(live)}
 
 
 def _order(live: Live, batches: Any) -> Said:
     sampler: Any = getattr(batches, "sampler", None)
-    dataset = live.loader.dataset
+    dataset = live.objects.loader.dataset
     laid_out = dataset.order if isinstance(dataset, Sequences) else None
     name = type_name(sampler)
     if name == "torch.utils.data.sampler.SequentialSampler":
@@ -43,10 +43,11 @@ def _micro_batch(batches: Any) -> Said:
 
 
 def _accumulation(live: Live) -> Said:
-    """The arguments in use; after the training, what its steps took. The last step of an epoch may take fewer, never more."""
-    asked = live.args.gradient_accumulation_steps
-    taken = live.micro_batches
-    per_epoch = len(live.loader)
+    """What the run is set to; after the training, what its steps took. The last step of an epoch may take fewer, never more."""
+    asked, taken = live.objects.accumulation, live.micro_batches
+    if why := live.objects.averaging:
+        return Unread(why)
+    per_epoch = len(live.objects.loader)
     if taken is None or taken == min(asked, per_epoch):
         return said("gradient_accumulation", asked)
     return said("gradient_accumulation", taken)

@@ -1,6 +1,7 @@
 """What each optimizer step does: optimizer, weight decay, learning rate, schedule, warm-up, length, gradient clipping.
 
-Read off the optimizer's groups, the scheduler's own functions with their bound arguments, the trainer's state and the arguments in use.
+Read off the optimizer's groups, the scheduler's own functions with their bound arguments, and what the library
+shows of length and clipping.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from countermark.evidence.members import Unread
-from countermark.train.effective.seen import Live, Readings, Said, one_of, said, type_name
+from countermark.train.effective.seen import NOT_YET, Live, Readings, Said, one_of, said, type_name
 from countermark.train.libraries import library
 
 NAMES: Final = ("optimizer", "weight_decay", "learning_rate", "lr_schedule", "warmup_steps", "total_steps", "max_grad_norm")
@@ -19,31 +20,30 @@ _OPTIMIZATION: Final = "transformers.optimization"
 
 def read_steps(live: Live) -> Readings:
     """The coordinates of ``NAMES``."""
-    groups = [group for group in inner(live.optimizer).param_groups if group["params"]]
+    groups = [group for group in live.objects.optimizer.param_groups if group["params"]]
     schedule, warmup = _schedule(live)
-    clip = live.args.max_grad_norm
     return {
         "optimizer": _optimizer(live, groups),
         "weight_decay": one_of("weight_decay", [group["weight_decay"] for group in groups], "optimizer's groups"),
         "learning_rate": _learning_rate(live, groups),
         "lr_schedule": schedule,
         "warmup_steps": warmup,
-        "total_steps": said("total_steps", live.state.global_step if live.ended else live.state.max_steps),
-        "max_grad_norm": said("max_grad_norm", "off" if clip == 0 else clip),
+        "total_steps": _total(live),
+        "max_grad_norm": live.objects.clipping,
     }
 
 
-def inner(optimizer: Any) -> Any:
-    """The optimizer itself, out of Accelerate's wrapping."""
-    return optimizer.optimizer if type(optimizer).__name__ == "AcceleratedOptimizer" else optimizer
+def _total(live: Live) -> Said:
+    total = live.objects.step if live.ended else live.objects.total
+    return NOT_YET if total is None else said("total_steps", total)
 
 
 def _optimizer(live: Live, groups: list[dict[str, Any]]) -> Said:
-    optimizer = inner(live.optimizer)
+    optimizer = live.objects.optimizer
     if type(optimizer) is not library("torch").optim.AdamW:
         return Unread(f"it is a {type_name(optimizer)}, which this integration does not know")
     stepped = [id(parameter) for group in groups for parameter in group["params"]]
-    trained = {id(parameter) for parameter in live.model.parameters() if parameter.requires_grad}
+    trained = {id(parameter) for parameter in live.objects.model.parameters() if parameter.requires_grad}
     if set(stepped) != trained or len(stepped) != len(trained):
         return Unread(f"it steps {len(stepped)} tensors, and {len(trained)} of the model's are trained")
     if switched := [name for name in _SWITCHES if any(group.get(name) for group in groups)]:
@@ -58,14 +58,14 @@ def _optimizer(live: Live, groups: list[dict[str, Any]]) -> Said:
 
 def _learning_rate(live: Live, groups: list[dict[str, Any]]) -> Said:
     """The scheduler multiplies the rates that it began with; the groups' own note of them must agree."""
-    rates = list(getattr(live.scheduler, "base_lrs", ()))
+    rates = list(getattr(live.objects.scheduler, "base_lrs", ()))
     noted = [group["initial_lr"] for group in groups if "initial_lr" in group]
     return one_of("learning_rate", [*rates, *noted], "learning rates that scheduler and optimizer began with")
 
 
 def _schedule(live: Live) -> tuple[Said, Said]:
     """Schedule and warm-up, off the functions that compute the rate."""
-    scheduler = live.scheduler
+    scheduler = live.objects.scheduler
     if type(scheduler) is not library("torch").optim.lr_scheduler.LambdaLR:
         unknown = Unread(f"the scheduler is a {type_name(scheduler)}, which this integration does not know")
         return unknown, unknown
@@ -80,7 +80,10 @@ def _schedule(live: Live) -> tuple[Said, Said]:
         return foreign, foreign
     arguments = dict(bound)
     warmup = said("warmup_steps", arguments.get("num_warmup_steps", 0))
-    form = known(arguments, live.state.max_steps)
+    total = live.objects.step if live.ended and live.objects.total is None else live.objects.total
+    if total is None:
+        return NOT_YET, warmup
+    form = known(arguments, total)
     return (Unread(form) if isinstance(form, str) else said("lr_schedule", form)), warmup
 
 

@@ -5,7 +5,7 @@ Rules kept here:
 1. What was fed is proven by what comes out of the live loader: each sequence, through the live collator, has the ids and labels that the
    named rows give under the named tokenizer and preparation. Then all five coordinates are read.
 2. For a dataset that was handed out, its own tokens are held against the collator's; for any other, the rows are prepared again: by what
-   TRL's arguments say where they are TRL's, by what is desired otherwise.
+   the library says of it, by what is desired where it says nothing.
 3. Where that does not come out, length, packing and mask are unread, and rows and tokenizer that were handed out are ``passed_through``:
    what became of them nobody saw.
 4. Looking draws no random number: generators are left as they were.
@@ -21,7 +21,6 @@ from countermark.evidence.members import How, Read, Unread
 from countermark.files.dataset_file import LoadedDataset
 from countermark.train.effective.seen import Live, Readings, Said, said
 from countermark.train.failures import CannotTrain
-from countermark.train.fields_of import is_sft, is_sft_trainer
 from countermark.train.handed_out import Sequences
 from countermark.train.libraries import library
 from countermark.train.objects import tokenization_of, tokenize_with
@@ -32,16 +31,16 @@ from countermark.values import Refused
 NAMES: Final = ("tokenization", "dataset", "sequence_length", "packing", "loss_mask")
 #: Sequences of a dataset that was handed out which are looked at through the collator.
 _LOOKED_AT: Final = 64
-_PACKINGS: Final = {"wrapped": "concat_split", "bfd": "bfd", "bfd_split": "bfd_split"}
 
 
 def read_text(live: Live) -> Readings:
     """The coordinates of ``NAMES``."""
-    dataset = live.loader.dataset
+    dataset = live.objects.loader.dataset
     if isinstance(dataset, Sequences):
         return _handed_out(live, dataset)
     rows = load_rows(live.assignment)
-    how = _claimed(live)
+    desired = live.assignment.manifest
+    how = live.objects.claimed(Preparation(desired.sequence_length.number, desired.packing.word, desired.loss_mask.word))
     if isinstance(how, str):
         return _unproven(live, how)
     try:
@@ -52,7 +51,7 @@ def read_text(live: Live) -> Readings:
     if why:
         return _unproven(live, why)
     return {
-        "tokenization": _tokenization(live, live.processing_class, "file_hash"),
+        "tokenization": _tokenization(live, live.objects.processing_class, "file_hash"),
         "dataset": said("dataset", rows.measured.dataset.spell()),
         **_prepared(how),
     }
@@ -80,7 +79,7 @@ def _unproven(live: Live, why: str) -> Readings:
     unread = Unread(f"the trainer is fed by a dataset of its own: {why}")
     handed = live.assignment.desired["dataset"]
     return {
-        "tokenization": _tokenization(live, live.processing_class, "passed_through"),
+        "tokenization": _tokenization(live, live.objects.processing_class, "passed_through"),
         "dataset": Read(handed, "passed_through") if live.rows_handed_out else unread,
         **dict.fromkeys(("sequence_length", "packing", "loss_mask"), unread),
     }
@@ -103,26 +102,11 @@ def _tokenization(live: Live, tokenizer: Any, how: How) -> Said:
 # ---------------------------------------------------------------------------------------------------------- preparation
 
 
-def _claimed(live: Live) -> Preparation | str:
-    """How the rows are said to have been prepared, or why nobody can tell."""
-    desired = live.assignment.manifest
-    if not (is_sft(live.args) and (live.trainer is None or is_sft_trainer(live.trainer))):
-        return Preparation(desired.sequence_length.number, desired.packing.word, desired.loss_mask.word)
-    args = live.args
-    if args.assistant_only_loss:
-        return "masks of what the assistant says come out of a chat template, which is not rendered again here"
-    if args.max_length is None:
-        return "the arguments set no sequence length"
-    packing = _PACKINGS.get(args.packing_strategy, "unknown") if args.packing else "none"
-    completion = args.completion_only_loss if live.trainer is None else live.trainer.completion_only_loss
-    return Preparation(args.max_length, packing, "completion_only" if completion else "all_tokens")
-
-
 def _expected(live: Live, rows: LoadedDataset, how: Preparation) -> list[Tokens]:
     """The sequences that the rows give. Raises ``CannotTrain`` where they are not built here."""
-    if live.processing_class is None:
+    if live.objects.processing_class is None:
         raise CannotTrain("Nobody saw a tokenizer.")
-    tokenize = tokenize_with(live.processing_class)
+    tokenize = tokenize_with(live.objects.processing_class)
     if not how.packing.startswith("bfd"):
         return prepare(rows.rows, tokenize, how)
     whole = untruncated(rows.rows, tokenize, how.loss_mask)
@@ -133,7 +117,7 @@ def _expected(live: Live, rows: LoadedDataset, how: Preparation) -> list[Tokens]
 
 def _differs(live: Live, expected: Sequence[Tokens], *, whole: bool = True) -> str:
     """In what the live sequences, through the live collator, differ from the expected ones; empty where they do not."""
-    dataset = live.loader.dataset
+    dataset = live.objects.loader.dataset
     if whole and len(dataset) != len(expected):
         return f"it has {len(dataset)} sequences, and the rows give {len(expected)}"
     with _undrawn():
@@ -149,7 +133,7 @@ def _differs(live: Live, expected: Sequence[Tokens], *, whole: bool = True) -> s
 def _collated(live: Live, row: Any) -> tuple[list[int], list[int], list[bool]]:
     """One sequence as it reaches the model, without what pads it: ids, labels, and where a collator says that a row begins. No loss is
     taken over the first token of a row there: nothing in the row predicts it."""
-    batch = live.loader.collate_fn([row])
+    batch = live.objects.loader.collate_fn([row])
     ids, labels, mask = batch["input_ids"], batch["labels"], batch.get("attention_mask")
     places = batch.get("position_ids")
     first = places == 0 if places is not None else library("torch").zeros_like(ids, dtype=library("torch").bool)

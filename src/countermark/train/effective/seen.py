@@ -5,39 +5,124 @@ Rules kept here:
 1. A reader looks at live objects and hands back, for each coordinate that it speaks of, a value or the reason why there is none. It never
    takes a value from the desired manifest; where a value is compared with the desired one, the comparison is against what was seen.
 2. A reader that fails says so for its coordinates, and training goes on: an unread coordinate cannot become an agreement.
+3. Each library shows its objects through ``Objects``; the readers know no library's trainer. What only steps can show is ``NOT_YET`` before
+   one was taken, and what a library does not show at all is said to be unread by the integration itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, Protocol, final
 
 from countermark.evidence.members import How, Read, Unread
 from countermark.recipe import read_coordinate
 from countermark.train.assignment import Assignment
+from countermark.train.sequences import Preparation
 from countermark.values import Unreadable, shown
 
 Said = Read | Unread
 Readings = dict[str, Said]
 
 
+#: Said of what only steps can show, before one was taken.
+NOT_YET: Final = Unread("no step was seen yet")
+
+
+class Objects(Protocol):
+    """What a library shows of one training. Every member is looked at anew, and one that cannot be looked at raises."""
+
+    @property
+    def model(self) -> Any:
+        """The base with its adapter."""
+        ...
+
+    @property
+    def whole(self) -> Any:
+        """The module that everything trained lies in: the model itself, or what a script wrapped it into."""
+        ...
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer itself, out of every wrapping."""
+        ...
+
+    @property
+    def scheduler(self) -> Any:
+        """The scheduler itself, out of every wrapping."""
+        ...
+
+    @property
+    def loader(self) -> Any:
+        """A data loader of torch: dataset, batch sampler, collator."""
+        ...
+
+    @property
+    def processing_class(self) -> Any:
+        """The tokenizer, or None where nobody saw one."""
+        ...
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps taken since step 0."""
+        ...
+
+    @property
+    def total(self) -> int | None:
+        """The steps that the run is set to take, None where nothing sets them before they are taken."""
+        ...
+
+    @property
+    def seed(self) -> int | None:
+        """What the run says that its generators were seeded with, None where nothing says it."""
+        ...
+
+    @property
+    def accumulation(self) -> int:
+        """The micro batches of a step that the run is set to."""
+        ...
+
+    @property
+    def clipping(self) -> Said:
+        """The coordinate ``max_grad_norm``."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many train together."""
+        ...
+
+    @property
+    def autocast(self) -> str:
+        """What computes: ``no`` autocast, ``bf16`` or ``fp16``."""
+        ...
+
+    @property
+    def averaging(self) -> str:
+        """Why a step's micro batches do not weigh by their tokens, as the computation that is specified has it; empty where they do."""
+        ...
+
+    def foreign(self, config: Any, resume: str | None) -> Iterator[str]:
+        """Everything that changes the computation and has no coordinate; ``config`` is the adapter's configuration."""
+        ...
+
+    def unseen(self) -> bool:
+        """Whether only steps can show what the code of a step does, and none was taken yet."""
+        ...
+
+    def claimed(self, desired: Preparation) -> Preparation | str:
+        """How the rows are said to have been prepared (as desired, where nothing says otherwise), or why nobody can tell."""
+        ...
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The live objects of one training: the trainer's own, and the assignment that they are held against.
+    """The live objects of one training, and the assignment that they are held against.
 
-    ``trainer`` is None where nobody saw it. ``fresh``: training begins at step 0, and so with the adapter's first weights.
-    ``rows_handed_out``: the script took the rows that the recipe pins.
-    ``micro_batches`` is the largest number that one optimizer step was seen to take, None before the first step.
+    ``fresh``: training begins at step 0, and so with the adapter's first weights. ``rows_handed_out``: the script took the rows that the
+    recipe pins. ``micro_batches`` is the largest number that one optimizer step was seen to take, None before the first step.
     """
 
-    args: Any
-    state: Any
-    model: Any
-    optimizer: Any
-    scheduler: Any
-    loader: Any
-    processing_class: Any
-    trainer: Any
+    objects: Objects
     assignment: Assignment
     fresh: bool
     rows_handed_out: bool = False

@@ -4,7 +4,7 @@ Rules kept here:
 
 1. Every coordinate of the roster is read by exactly one reader; a coordinate without one is an error when this module is loaded.
 2. When training ends, what is cheap to look at is looked at again. A coordinate that changed meanwhile has no value: it is unread, with
-   both. The run's length and the accumulation are what was really taken.
+   both. The run's length and the accumulation are what was really taken, and what no step had shown yet is what the steps showed.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from typing import Final
 from countermark.evidence.members import Read, Unread
 from countermark.recipe import ROSTER
 from countermark.train.effective import of_adapter, of_base, of_feeding, of_steps, of_text
-from countermark.train.effective.seen import Live, Readings, Said, guarded
+from countermark.train.effective.seen import NOT_YET, Live, Readings, Said, guarded
 
 _Reader = Callable[[Live], Mapping[str, Said]]
 _READERS: Final[tuple[tuple[tuple[str, ...], _Reader], ...]] = (
@@ -54,6 +54,8 @@ def read_again(live: Live, before: Mapping[str, Said]) -> Readings:
 
 
 def _settled(name: str, first: Said, last: Said) -> Said:
+    if first == NOT_YET:
+        return last
     if first == last or isinstance(first, Unread):
         return first
     if name in _TAKEN:

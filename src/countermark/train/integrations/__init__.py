@@ -1,0 +1,1 @@
+"""How each library's trainer is followed: what is its own, and nothing that another one has as well."""
