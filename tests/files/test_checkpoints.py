@@ -198,13 +198,6 @@ def test_a_state_of_random_generators_must_hold_all_three(tmp_path: Path) -> Non
     }
 
 
-def test_states_of_several_workers_are_named_as_such(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path, rng_state_pth=None)
-    for rank in range(2):
-        (folder / f"rng_state_{rank}.pth").write_bytes(torch_file(generators()))
-    assert unread(folder) == {(GENERATORS, "the states of the random generators are those of several workers")}
-
-
 def test_shards_that_are_not_there_are_named_and_nothing_is_globbed(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, adapter_model_safetensors=None, adapter_config_json=None)
     shards = [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)]
@@ -260,8 +253,8 @@ def test_a_file_that_appears_while_the_others_are_read_leaves_publication_unobse
     folder = checkpoint(tmp_path)
     original = checkpoints.read_layout
 
-    def writing(path: Path, kind: Kind, entries: tuple[Entry, ...]) -> tuple[str, LayoutReading]:
-        found = original(path, kind, entries)
+    def writing(path: Path, kind: Kind, entries: tuple[Entry, ...], declared: str | None) -> tuple[str, LayoutReading]:
+        found = original(path, kind, entries, declared)
         (path / "global_step8").mkdir()
         return found
 

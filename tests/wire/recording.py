@@ -1,7 +1,7 @@
 """Sweeps as this release stores them, each with the text of its verdict, for every later release to read and to conclude from.
 
-``python -m tests.wire.recording NUMBER`` writes ``tests/recorded/sweeps-NUMBER.jsonl.gz``, one line for each sweep. A release that stores
-something new records a file of its own; what an earlier one recorded is never written again.
+``python -m tests.wire.recording NUMBER`` writes ``tests/recorded/sweeps-NUMBER.jsonl.gz``, one line for each sweep that no earlier file
+holds. A release that stores something new records a file of its own; what an earlier one recorded is never written again.
 """
 
 import gzip
@@ -74,6 +74,13 @@ def odd_checkpoints() -> Scene:
     return Scene((Try(1, STARTED),), terminals={"supervisor": (failed(1),)}, checkpoints={"files": (*seen[:3], unseen, strange)})
 
 
+def checkpoint_of_workers() -> Scene:
+    """A checkpoint into which each of several workers wrote its part."""
+    files = tuple(FileReading(f"rng_state_{rank}.pth", Sha256(f"{rank}" * 64), 100) for rank in range(2))
+    seen = checkpoint(1, 5, rng_state=ComponentRead(files, workers=2))
+    return Scene((Try(1, STARTED),), terminals={"supervisor": (failed(1),)}, checkpoints={"files": (seen,)})
+
+
 def odd_ends() -> Scene:
     """Outcomes, causes and ways of reading that no scenario tells."""
     tries = (
@@ -108,7 +115,7 @@ def told() -> Iterator[tuple[str, Sweep]]:
     for path in files():
         for scene in read(path.read_text(encoding="utf-8")):
             yield f"{path.stem}: {scene.title}", evidence_of(scene.evidence)
-    for made in (odd_checkpoints, odd_ends, misfiled):
+    for made in (odd_checkpoints, odd_ends, misfiled, checkpoint_of_workers):
         yield made.__name__, sweep(made())
     for attempt in (1, 2):
         yield f"a source that speaks of attempt {attempt} alone", scoped(GIVEN_UP, attempt)
@@ -134,7 +141,13 @@ def numbers() -> list[int]:
 
 
 if __name__ == "__main__":
-    lines = (json.dumps({"name": name, "document": encode_sweep(of).decode("ascii"), "verdict": verdict_text(of)}) for name, of in told())
-    place = FOLDER / f"sweeps-{int(sys.argv[1])}.jsonl.gz"
+    mine = int(sys.argv[1])
+    known = {one["document"] for number in numbers() if number < mine for one in recorded(number)}
+    lines = (
+        json.dumps({"name": name, "document": document, "verdict": verdict_text(of)})
+        for name, of in told()
+        if (document := encode_sweep(of).decode("ascii")) not in known
+    )
+    place = FOLDER / f"sweeps-{mine}.jsonl.gz"
     place.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode("ascii"), mtime=0))
     sys.stdout.write(f"{place}: {place.stat().st_size} bytes\n")

@@ -94,4 +94,4 @@ def test_everything_that_can_be_concluded_was_recorded() -> None:
 @pytest.mark.parametrize("number", numbers())
 def test_a_recorded_sweep_is_named_once(number: int) -> None:
     names = [one["name"] for one in recorded(number)]
-    assert len(set(names)) == len(names) > 100
+    assert len(set(names)) == len(names) > (100 if number < 3 else 0), "from the third on, a file holds what none before it did"

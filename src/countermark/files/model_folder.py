@@ -51,7 +51,7 @@ PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
 #: What the libraries call a model's or an adapter's one pickled file.
 PICKLED_FILES: Final = ("pytorch_model.bin", "adapter_model.bin")
 PICKLED_INDEX: Final = "pytorch_model.bin.index.json"
-_INDEX_BYTES_MAX: Final = 256 << 20
+INDEX_BYTES_MAX: Final = 256 << 20
 
 
 @final
@@ -218,9 +218,12 @@ def shard_defects(
 
 def weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping[str, str] | DocumentDefect:
     """Tensor → shard as the index says. Its total size is not held against the files: conversions leave it behind in good folders."""
-    document = read_object(folder, index, bytes_max=_INDEX_BYTES_MAX, links_to=links_to)
-    if not isinstance(document, Mapping):
-        return document
+    document = read_object(folder, index, bytes_max=INDEX_BYTES_MAX, links_to=links_to)
+    return weight_map_of(index, document) if isinstance(document, Mapping) else document
+
+
+def weight_map_of(index: str, document: Mapping[str, object]) -> Mapping[str, str] | DocumentUnreadable:
+    """Tensor → shard as a document of this name says."""
     listed = as_object(document.get("weight_map"))
     if not listed:
         return DocumentUnreadable(index, "it has no weight_map")

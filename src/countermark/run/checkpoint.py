@@ -345,7 +345,16 @@ def _component_defects(readback: CheckpointReadback, component: Component) -> tu
 
 
 def _foreign(readback: CheckpointReadback) -> tuple[CheckpointDefect, ...]:
-    """Whether the optimizer steps the tensors that the weights hold."""
+    """Whether the optimizer steps the tensors that the weights hold, and whether every state is that of one worker: a recipe is for one."""
+    several = [
+        ComponentForeign(component, f"it is the state of {reading.workers} workers, and one alone cannot go on from it")
+        for component, reading in readback.components.items()
+        if isinstance(reading, ComponentRead) and reading.workers > 1
+    ]
+    return (*several, *_foreign_optimizer(readback))
+
+
+def _foreign_optimizer(readback: CheckpointReadback) -> tuple[CheckpointDefect, ...]:
     shapes, count = readback.model_shapes, readback.optimizer_parameters
     if shapes is None or count is None:
         return ()

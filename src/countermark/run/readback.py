@@ -54,11 +54,13 @@ class StepWitness:
 @final
 @dataclass(frozen=True, slots=True)
 class ComponentRead:
-    """The component was opened, parsed and hashed. ``declared`` is the digest that the checkpoint's own manifest gives, if it has one."""
+    """The component was opened, parsed and hashed. ``declared`` is the digest that the checkpoint's own manifest gives, if it has one, and
+    ``workers`` how many processes each wrote their part of it."""
 
     files: tuple[FileReading, ...]
     steps: tuple[StepWitness, ...] = ()
     declared: Sha256 | None = None
+    workers: int = 1
 
     @property
     def digest(self) -> Sha256:

@@ -68,6 +68,16 @@ class ComponentReadText(Arm, frozen=True):
 
 
 @final
+class ComponentOfWorkersText(Arm, frozen=True):
+    """Opened, parsed and hashed, in the parts of several workers."""
+
+    files: tuple[FileText, ...]
+    steps: tuple[WitnessText, ...]
+    declared: Maybe[str]
+    workers: Annotated[int, msgspec.Meta(ge=2)]
+
+
+@final
 class ComponentAbsentText(Arm, frozen=True):
     """Not there, or not all of it."""
 
@@ -88,7 +98,7 @@ class ComponentChangingText(Arm, frozen=True):
     files: tuple[str, ...]
 
 
-ComponentText = ComponentReadText | ComponentAbsentText | ComponentUnreadableText | ComponentChangingText
+ComponentText = ComponentReadText | ComponentOfWorkersText | ComponentAbsentText | ComponentUnreadableText | ComponentChangingText
 
 
 @final
@@ -148,12 +158,13 @@ class ReadbackText(Plain, frozen=True):
 
 def _component_text(reading: ComponentReading) -> ComponentText:
     match reading:
-        case ComponentRead(files, steps, declared):
-            return ComponentReadText(
+        case ComponentRead(files, steps, declared, workers):
+            read = (
                 tuple(FileText(file.name, file.sha256.spell(), file.bytes) for file in files),
                 tuple(WitnessText(step.source, step.step) for step in steps),
                 () if declared is None else (declared.spell(),),
             )
+            return ComponentReadText(*read) if workers == 1 else ComponentOfWorkersText(*read, workers)
         case ComponentAbsent(files):
             return ComponentAbsentText(files)
         case ComponentUnreadable(whys):
@@ -164,11 +175,12 @@ def _component_text(reading: ComponentReading) -> ComponentText:
 
 def _component_of(text: ComponentText) -> ComponentReading:
     match text:
-        case ComponentReadText(files=files, steps=steps, declared=declared):
+        case ComponentReadText() | ComponentOfWorkersText():
             return ComponentRead(
-                tuple(FileReading(file.name, _digest(file.sha256), file.bytes) for file in files),
-                tuple(StepWitness(step.source, step.step) for step in steps),
-                next(map(_digest, declared), None),
+                tuple(FileReading(file.name, _digest(file.sha256), file.bytes) for file in text.files),
+                tuple(StepWitness(step.source, step.step) for step in text.steps),
+                next(map(_digest, text.declared), None),
+                text.workers if isinstance(text, ComponentOfWorkersText) else 1,
             )
         case ComponentAbsentText(files=files):
             return ComponentAbsent(files)

@@ -105,6 +105,7 @@ class LayoutReading:
     model_shapes: tuple[tuple[int, ...], ...] | None = None
     optimizer_shapes: tuple[tuple[int, ...], ...] = ()
     optimizer_parameters: int | None = None
+    micro_batches: int | None = None
     epoch: float | None = None
     scaled: bool = False
     notes: tuple[str, ...] = ()
@@ -156,13 +157,14 @@ class Whole:
 @final
 @dataclass(slots=True)
 class Parts:
-    """One component while its files are read."""
+    """One component while its files are read; ``workers`` is how many processes each wrote their part of it."""
 
     files: list[FileReading] = field(default_factory=list[FileReading])
     steps: list[StepWitness] = field(default_factory=list[StepWitness])
     absent: list[str] = field(default_factory=list[str])
     whys: list[str] = field(default_factory=list[str])
     changing: list[str] = field(default_factory=list[str])
+    workers: int = 1
 
     def done(self) -> ComponentReading:
         """The component as it was read. What is missing or changing beside something unreadable is told with it."""
@@ -175,7 +177,7 @@ class Parts:
             return ComponentChanging(tuple(self.changing))
         if not self.files:
             return ComponentAbsent(())
-        return ComponentRead(tuple(sorted(self.files, key=lambda file: file.name)), tuple(self.steps))
+        return ComponentRead(tuple(sorted(self.files, key=lambda file: file.name)), tuple(self.steps), workers=self.workers)
 
     def defect(self, defect: FileDefect) -> None:
         """Note a file that could not be read."""

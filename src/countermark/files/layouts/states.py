@@ -25,6 +25,9 @@ from countermark.values import Unreadable
 Element = Callable[[TensorStub], "int | float | None"]
 
 _STEP_MAX: Final = 2**53
+#: A pickle names one list again and again at two bytes a time: what a state lists is bounded before it is written out.
+_GROUPS_MAX: Final = 10_000
+_PARAMETERS_MAX: Final = 1_000_000
 #: Where optimizers keep a moment of the shape of its tensor, in the order of preference.
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
@@ -70,8 +73,11 @@ def optimizer_says(value: object, element: Element, source: str) -> OptimizerSay
     state = table.get("state")
     if not groups or not isinstance(state, dict):
         return Whys(("it is no state of an optimizer",))
+    if len(groups) > _GROUPS_MAX or sum(len(as_list(group.get("params")) or []) for group in groups) > _PARAMETERS_MAX:
+        return Whys(("its groups list more than any optimizer steps",))
     listed = [index for group in groups for index in as_list(group.get("params")) or []]
-    indices = {index for index in listed if isinstance(index, int)}
+    # Gathered from several workers, a state names its tensors as the model does.
+    indices = {index for index in listed if isinstance(index, int | str)}
     if len(indices) < len(listed):
         return Whys(("its groups list a tensor twice, or something else than a tensor",))
     steps: set[int] = set()

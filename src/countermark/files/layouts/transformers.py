@@ -3,10 +3,12 @@
 Rules kept here:
 
 1. ``training_args.bin`` is a pickle of live objects and belongs to no component: it is never parsed.
-2. States of several workers are named as such: a single worker cannot go on from them.
+2. Where several workers trained, each has its own state of the generators, and a name with a rank is there only then: of ranks 0 up to the
+   highest that is there, and of two at least, none may be missing. Nothing in the folder tells of ranks above that.
 3. A folder is the trainer's where a file lies in it that only this trainer writes. One that holds weights and no state of anything, or
    nothing at all, was stopped before that: then it goes by its name.
-4. The trainer writes in place, so nothing that it leaves proves that it had finished.
+4. The trainer writes in place, so nothing that it leaves proves that it had finished. Its optimizer is in ``optimizer.pt``, or gathered
+   from shards in ``optimizer.bin``, and never in both.
 """
 
 import re
@@ -15,17 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.documents import CONFIG_BYTES_MAX, parse_object
+from countermark.files.documents import CONFIG_BYTES_MAX, as_list, parse_object
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
-from countermark.files.layouts.states import fact, generators_say, optimizer_says, scheduler_says, whole_number
+from countermark.files.layouts.states import fact, generators_say, table_of, whole_number
+from countermark.files.layouts.torch_files import ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
 from countermark.files.layouts.weights import is_adapter, take_weights
-from countermark.files.pickles import TorchFile, scalar
+from countermark.files.pickles import TorchFile
 from countermark.files.reading import Entry, OpenFile, read_whole
 from countermark.run.checkpoint import ArtifactFact, Component, StepWitness
 from countermark.values import Unreadable, shown
 from countermark.weights.refusals import FileDefect
 
 OPTIMIZER: Final = "optimizer.pt"
+GATHERED: Final = "optimizer.bin"
 SCALER: Final = "scaler.pt"
 SCHEDULER: Final = "scheduler.pt"
 GENERATORS: Final = "rng_state.pth"
@@ -72,23 +76,18 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
 
 def _optimizer(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
     parts = Parts()
-    judge = torch_state(lambda file, opened: optimizer_says(file.value, lambda at: scalar(opened, file, at), OPTIMIZER))
-    says = take(parts, folder, OPTIMIZER, judge)
-    if says is not None:
-        parts.steps.extend(StepWitness(f"{OPTIMIZER}: step", step) for step in says.steps)
-        reading.facts.extend(says.facts)
-        reading.optimizer_shapes, reading.optimizer_parameters = says.shapes, says.parameters
+    if {OPTIMIZER, GATHERED} <= names:
+        parts.whys.append(f"{OPTIMIZER} and {GATHERED} are both there: nothing tells which of them goes with the weights")
+    else:
+        take_optimizer(parts, folder, GATHERED if GATHERED in names else OPTIMIZER, reading)
     if SCALER in names:
-        reading.scaled = take(parts, folder, SCALER, torch_state(lambda file, _: Whole())) is not None
+        take_scaler(parts, folder, SCALER, reading)
     return parts
 
 
 def _scheduler(folder: Path, reading: LayoutReading) -> Parts:
     parts = Parts()
-    says = take(parts, folder, SCHEDULER, torch_state(lambda file, _: scheduler_says(file.value, SCHEDULER)))
-    if says is not None:
-        parts.steps.append(StepWitness(f"{SCHEDULER}: last_epoch", says.step))
-        reading.facts.extend(says.facts)
+    take_scheduler(parts, folder, SCHEDULER, reading)
     return parts
 
 
@@ -99,10 +98,13 @@ def _generators_whole(file: TorchFile, _: OpenFile) -> Whole | Whys:
 
 def _generators(folder: Path, names: frozenset[str]) -> Parts:
     parts = Parts()
-    if GENERATORS not in names and any(map(_OF_A_RANK.fullmatch, names)):
-        parts.whys.append("the states of the random generators are those of several workers")
+    ranks = ranks_of(_OF_A_RANK, names)
+    if not ranks:
+        take(parts, folder, GENERATORS, torch_state(_generators_whole))
         return parts
-    take(parts, folder, GENERATORS, torch_state(_generators_whole))
+    if GENERATORS in names:
+        parts.whys.append(f"{GENERATORS} is the state of one worker, and beside it are those of several")
+    take_ranks(parts, folder, "rng_state_{}.pth", ranks, 2, torch_state(_generators_whole))
     return parts
 
 
@@ -142,6 +144,9 @@ def trainer_says(document: Mapping[str, object]) -> TrainerSays | Whys:
     whys = [] if step is not None else ["it has no global_step"]
     if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | float)):
         whys.append("its epoch is no number")
+    logged = [entry for one in as_list(document.get("log_history")) or [] if (entry := whole_number(table_of(one).get("step"))) is not None]
+    if step is not None and logged and max(logged) > step:
+        whys.append(f"its log goes on to step {max(logged)}, after its global_step of {step}")
     if whys or step is None:
         return Whys(tuple(whys))
     facts: list[ArtifactFact] = []

@@ -4,59 +4,134 @@ Rules kept here:
 
 1. Which files hold the weights follows from their names alone, and a folder with two answers is refused. Nothing is globbed in place of a
    shard that the index names and that is not there.
-2. An adapter is its weights *and* its configuration: scaling and targets are in the one, the numbers in the other.
+2. An adapter is its weights *and* its configuration: scaling and targets are in the one, the numbers in the other. A model beside it is not
+   what was trained.
+3. Pickled weights are read without executing them: their tensors by name and shape, every storage of them there and whole.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from countermark.files.adapter import ADAPTER_CONFIG, AdapterConfig, parse_adapter
-from countermark.files.digest_cache import hash_file
-from countermark.files.documents import CONFIG_BYTES_MAX, told
-from countermark.files.layouts.reading import LayoutReading, Parts, Whys, take
-from countermark.files.layouts.states import fact
-from countermark.files.model_folder import INDEX_FILES, SINGLE_FILES, weight_headers
+from countermark.files.documents import CONFIG_BYTES_MAX, parse_object, told
+from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, take, torch_state
+from countermark.files.layouts.states import fact, table_of
+from countermark.files.model_folder import (
+    INDEX_BYTES_MAX,
+    INDEX_FILES,
+    PICKLED_FILES,
+    PICKLED_INDEX,
+    SINGLE_FILES,
+    shard_defects,
+    weight_headers,
+    weight_map_of,
+)
+from countermark.files.pickles import TensorStub, TorchFile
 from countermark.files.reading import OpenFile, read_whole
 from countermark.files.safetensors import read_table
 from countermark.lines.defects import sentence
-from countermark.run.checkpoint import ArtifactFact, FileReading
+from countermark.run.checkpoint import ArtifactFact
 from countermark.values import PerMille, Refused, Unreadable
-from countermark.weights import TensorTable, name_defects
-from countermark.weights.refusals import FileDefect
+from countermark.weights import name_defects
+from countermark.weights.refusals import DocumentUnreadable, FileDefect, ShardMissing, WeightsAmbiguous
 
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
 MODEL_WEIGHTS: Final = "model.safetensors"
 #: PEFT's word for an initialisation → the manifest's. Everything else stands as PEFT writes it.
 _INITIALISATIONS: Final = {"True": "kaiming"}
+_PICKLED_MODEL, _PICKLED_ADAPTER = PICKLED_FILES
+#: Every file by which a folder has weights, and whether they are an adapter's.
+_CARRIERS: Final[Mapping[str, bool]] = {
+    **{name: kind == "adapter" for name, kind in (*SINGLE_FILES.items(), *INDEX_FILES.items())},
+    _PICKLED_MODEL: False,
+    PICKLED_INDEX: False,
+    _PICKLED_ADAPTER: True,
+}
+
+#: Tensors by name, each with its shape.
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 
 def is_adapter(names: frozenset[str]) -> bool:
     """Whether the files of these names are those of an adapter."""
-    return not names.isdisjoint({ADAPTER_WEIGHTS, ADAPTER_CONFIG})
+    return ADAPTER_CONFIG in names or any(_CARRIERS[name] for name in names & _CARRIERS.keys())
 
 
 def take_weights(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
     """The weights in a folder that holds files of these names."""
     parts = Parts()
-    if not is_adapter(names):
-        return _model_weights(folder, names, parts)
-    table = take(parts, folder, ADAPTER_WEIGHTS, tensors)
-    config = take(parts, folder, ADAPTER_CONFIG, _adapter)
-    if table is not None:
-        reading.model_shapes = tuple(sorted(span.shape for span in table.tensors))
-    if config is not None:
-        reading.facts.extend(adapter_facts(config))
+    adapter = is_adapter(names)
+    carriers = sorted(name for name in names & _CARRIERS.keys() if _CARRIERS[name] == adapter)
+    if len(carriers) > 1:
+        parts.whys.append(sentence(WeightsAmbiguous(tuple(carriers))).message)
+    elif carriers:
+        shapes = _carried(folder, carriers[0], names, parts)
+        reading.model_shapes = tuple(sorted(shapes.values())) if adapter and shapes else None
+    else:
+        parts.absent.append(ADAPTER_WEIGHTS if adapter else MODEL_WEIGHTS)
+    if adapter:
+        config = take(parts, folder, ADAPTER_CONFIG, _adapter)
+        reading.facts.extend(adapter_facts(config) if config is not None else ())
     return parts
 
 
-def tensors(opened: OpenFile) -> TensorTable | Whys | FileDefect:
+def _carried(folder: Path, carrier: str, names: frozenset[str], parts: Parts) -> Shapes | None:
+    """The tensors that one file or index carries; None where it does not hold them all."""
+    if carrier in SINGLE_FILES:
+        return take(parts, folder, carrier, safetensors)
+    if carrier in PICKLED_FILES:
+        return take(parts, folder, carrier, pickled)
+    if carrier == PICKLED_INDEX:
+        return _pickled_shards(folder, carrier, names, parts)
+    _, headers = weight_headers(folder, tuple(sorted(names - _CARRIERS.keys() | {carrier})), ())
+    parts.whys.extend(sentence(defect).message for defect in headers.defects)
+    take(parts, folder, carrier, lambda opened: Whole())
+    shards = [take(parts, folder, name, safetensors) for name in sorted(headers.tables)]
+    return {tensor: shape for shard in shards if shard is not None for tensor, shape in shard.items()}
+
+
+def _pickled_shards(folder: Path, index: str, names: frozenset[str], parts: Parts) -> Shapes | None:
+    listed = take(parts, folder, index, lambda opened: _weight_map(index, opened))
+    if listed is None:
+        return None
+    held: dict[str, Shapes] = {}
+    for shard in sorted(set(listed.values())):
+        if shard not in names:
+            parts.whys.append(sentence(ShardMissing(shard)).message)
+        elif (found := take(parts, folder, shard, pickled)) is not None:
+            held[shard] = found
+    parts.whys.extend(sentence(defect).message for defect in shard_defects(listed, {name: set(found) for name, found in held.items()}, {}))
+    return {tensor: shape for found in held.values() for tensor, shape in found.items()}
+
+
+def _weight_map(index: str, opened: OpenFile) -> Mapping[str, str] | Whys | FileDefect:
+    content = read_whole(opened, INDEX_BYTES_MAX)
+    if not isinstance(content, bytes):
+        return content
+    document = parse_object(content)
+    found = DocumentUnreadable(index, document.why) if isinstance(document, Unreadable) else weight_map_of(index, document)
+    return Whys((found.why,)) if isinstance(found, DocumentUnreadable) else found
+
+
+def safetensors(opened: OpenFile) -> Shapes | Whys | FileDefect:
     """A parser for ``take``: what a safetensors file holds, at least one tensor."""
     table = read_table(opened)
     if isinstance(table, Refused):
         return Whys(tuple(sentence(defect).message for defect in table.defects))
     if unprintable := name_defects(span.name for span in table.tensors):
         return Whys(tuple(sentence(defect).message for defect in unprintable))
-    return table if table.tensors else Whys(("it holds no tensor",))
+    return {span.name: span.shape for span in table.tensors} or Whys(("it holds no tensor",))
+
+
+def _pickled(file: TorchFile, _: OpenFile) -> Shapes | Whys:
+    return {name: value.shape for name, value in table_of(file.value).items() if isinstance(value, TensorStub)} or Whys(
+        ("it holds no tensor",)
+    )
+
+
+#: A parser for ``take``: what a file of ``torch.save`` holds of a model's state, at least one tensor.
+pickled: Final[Callable[[OpenFile], Shapes | Whys | FileDefect]] = torch_state(_pickled)
 
 
 def _adapter(opened: OpenFile) -> AdapterConfig | Whys | FileDefect:
@@ -65,23 +140,6 @@ def _adapter(opened: OpenFile) -> AdapterConfig | Whys | FileDefect:
         return content
     config = parse_adapter(content)
     return Whys((config.why,)) if isinstance(config, Unreadable) else config
-
-
-def _model_weights(folder: Path, names: frozenset[str], parts: Parts) -> Parts:
-    """The weights of a whole model, one file or shards."""
-    held = sorted(name for name in (*SINGLE_FILES, *INDEX_FILES) if name in names)
-    if not held:
-        parts.absent.append(MODEL_WEIGHTS)
-        return parts
-    _, headers = weight_headers(folder, tuple(sorted(names)), ())
-    parts.whys.extend(sentence(defect).message for defect in headers.defects)
-    for name in sorted({*headers.tables, *(set(held) & set(INDEX_FILES))}):
-        hashed = hash_file(folder, name)
-        if isinstance(hashed, tuple):
-            parts.files.append(FileReading(name, *hashed))
-        else:
-            parts.defect(hashed)
-    return parts
 
 
 def adapter_facts(config: AdapterConfig) -> tuple[ArtifactFact, ...]:

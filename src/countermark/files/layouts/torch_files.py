@@ -1,0 +1,73 @@
+"""Files of ``torch.save`` that several libraries write alike under names of their own: optimizers, schedulers, scalers, a state per worker.
+
+Rules kept here:
+
+1. Each file is hashed and judged from one descriptor; its witnesses and facts carry its own name.
+2. Of several workers' states every one is there, or the ones that are missing are named. A number in a file's name is never counted up to
+   without a bound.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeVar
+
+from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, take, torch_state
+from countermark.files.layouts.states import optimizer_says, scheduler_says
+from countermark.files.pickles import scalar
+from countermark.files.reading import OpenFile
+from countermark.run.checkpoint import StepWitness
+from countermark.weights.refusals import FileDefect
+
+#: So many missing workers are named; more are counted.
+_NAMED_MAX: Final = 8
+
+T = TypeVar("T")
+
+
+def take_optimizer(parts: Parts, folder: Path, name: str, reading: LayoutReading) -> None:
+    """An optimizer's ``state_dict``; where there are several, the reading has the tensors of all."""
+    judge = torch_state(lambda file, opened: optimizer_says(file.value, lambda at: scalar(opened, file, at), name))
+    says = take(parts, folder, name, judge)
+    if says is None:
+        return
+    parts.steps.extend(StepWitness(f"{name}: step", step) for step in says.steps)
+    reading.facts.extend(says.facts)
+    reading.optimizer_shapes = tuple(sorted((*reading.optimizer_shapes, *says.shapes)))
+    reading.optimizer_parameters = (reading.optimizer_parameters or 0) + says.parameters
+
+
+def take_scheduler(parts: Parts, folder: Path, name: str, reading: LayoutReading, workers: int = 1) -> None:
+    """A scheduler's ``state_dict``; one that is stepped once for each of several workers tells their steps together."""
+    says = take(parts, folder, name, torch_state(lambda file, _: scheduler_says(file.value, name)))
+    if says is None:
+        return
+    if says.step % workers:
+        parts.whys.append(f"{name}: its last_epoch of {says.step} is no number of steps of {workers} workers")
+    parts.steps.append(StepWitness(f"{name}: last_epoch", says.step // workers))
+    reading.facts.extend(says.facts)
+
+
+def take_scaler(parts: Parts, folder: Path, name: str, reading: LayoutReading) -> None:
+    """A gradient scaler's state; with one, steps can be skipped."""
+    reading.scaled = take(parts, folder, name, torch_state(lambda file, _: Whole())) is not None
+
+
+def ranks_of(form: re.Pattern[str], names: Iterable[str]) -> tuple[int, ...]:
+    """The ranks in names of this form, whose one group is the rank."""
+    return tuple(sorted(int(found[1]) for name in names if (found := form.fullmatch(name))))
+
+
+def take_ranks(
+    parts: Parts, folder: Path, form: str, ranks: Collection[int], least: int, parse: Callable[[OpenFile], T | Whys | FileDefect]
+) -> list[T]:
+    """The states of several workers, from files named by ``form``: those of ``ranks`` are there. Who is missing below the highest of them,
+    or of ``least`` workers, is noted."""
+    workers = max(*ranks, least - 1) + 1
+    for rank in islice((rank for rank in range(workers) if rank not in ranks), _NAMED_MAX):
+        parts.whys.append(f"{form.format(rank)} is missing, the state of one of {workers} workers")
+    if workers - len(ranks) > _NAMED_MAX:
+        parts.whys.append(f"the states of {workers - len(ranks) - _NAMED_MAX} more of {workers} workers are missing")
+    parts.workers = workers
+    return [state for rank in ranks if (state := take(parts, folder, form.format(rank), parse)) is not None]
