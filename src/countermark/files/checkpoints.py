@@ -106,7 +106,7 @@ def _read_checkpoint(path: Path) -> CheckpointReadback | CheckpointNotThere:
         model_shapes=reading.model_shapes,
         optimizer_shapes=reading.optimizer_shapes,
         optimizer_parameters=reading.optimizer_parameters,
-        micro_batches=manifest.micro_batches if manifest else None,
+        micro_batches=manifest.micro_batches if manifest else reading.micro_batches,
         epoch=reading.epoch,
         scaled=reading.scaled,
         notes=reading.notes,

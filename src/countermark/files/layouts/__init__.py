@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from countermark.files.layouts import transformers
+from countermark.files.layouts import lightning, torchtune, transformers
 from countermark.files.layouts.published import MANIFEST, PUBLISHED_NAMING
 from countermark.files.layouts.reading import Kind, Layout, LayoutReading, Naming, Numbered
 from countermark.files.layouts.weights import take_weights
@@ -36,6 +36,8 @@ __all__ = [
 LAYOUTS: Final[tuple[Layout, ...]] = (
     transformers.MODEL,
     transformers.ADAPTER,
+    lightning.FILE,
+    torchtune.FOLDER,
 )
 
 #: The layout of a folder that none of the roster recognises, or several do.
