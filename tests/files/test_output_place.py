@@ -3,75 +3,60 @@
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 
 from countermark.files import publishing
-from countermark.files.publishing import Disk, publish_checkpoint, publish_output
+from countermark.files.publishing import PublishedCheckpoint, PublishFailed, publish_checkpoint, publish_output
 from countermark.run.publication import FolderTaken
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
-from tests.files.folders import NONCE, WORK_KEY, checkpoint
+from tests.files.boundaries import crossing
+from tests.files.folders import NONCE, WORK_KEY, adapter_bytes, checkpoint
 from tests.recipe.examples import clean_spellings
 
 GIVEN: Final[dict[str, Any]] = {"step": 4, "attempt": NONCE, "work_key": WORK_KEY, "manifest": clean_spellings()}
 #: What is published, and how: from a trainer's folder to a place under ``parent``.
-PUBLISHERS: Final[dict[str, Callable[[Path, Path, Disk], object]]] = {
-    "step-4": lambda source, parent, disk: publish_checkpoint(source, parent, disk=disk, **GIVEN),
-    "output": lambda source, parent, disk: publish_output(source, parent / "output", disk=disk),
+PUBLISHERS: Final[dict[str, Callable[[Path, Path], object]]] = {
+    "step-4": lambda source, parent: publish_checkpoint(source, parent, **GIVEN),
+    "output": lambda source, parent: publish_output(source, parent / "output"),
 }
 
 
-class Noting(Disk):
-    """Notes what is durable at the moment at which the folder gets its name, and what is synced after it."""
-
-    def __init__(self) -> None:
-        self.synced: set[str] = set()
-        self.unsynced: list[str] | None = None
-        self.after: list[str] = []
-
-    def sync(self, descriptor: int) -> None:
-        super().sync(descriptor)
-        self.synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-
-    def sync_folder(self, path: Path) -> None:
-        super().sync_folder(path)
-        (self.synced.add if self.unsynced is None else self.after.append)(str(path))
-
-    def rename_new(self, source: Path, target: Path) -> bool:
-        below = [source, *source.rglob("*")]
-        self.unsynced = sorted(str(path.relative_to(source)) for path in below if str(path) not in self.synced)
-        return super().rename_new(source, target)
-
-
-def copied_in_passing(disk: Disk, source: Path, target: Path, *, depth: int) -> tuple[()]:
+def copied_in_passing(source: Path, target: Path) -> Path:
     """The fault: files are copied and left to the system."""
     shutil.copytree(source, target, dirs_exist_ok=True)
-    disk.sync_folder(target)
-    return ()
+    publishing.sync_folder(target)
+    return target
 
 
 @pytest.mark.parametrize("name", PUBLISHERS)
 @proven_by(planted(publishing, "_copy", copied_in_passing))
 def test_all_of_it_is_on_the_disk_before_its_name_and_its_name_before_it_is_said(tmp_path: Path, name: str) -> None:
-    source, disk = checkpoint(tmp_path / "t"), Noting()
-    if name == "output":
-        (source / "runs").mkdir()
-        (source / "runs" / "events").write_bytes(b"x")
-    answer = PUBLISHERS[name](source, tmp_path / "p", disk)
+    source = checkpoint(tmp_path / "t")
+    (source / "runs").mkdir()
+    (source / "runs" / "events").write_bytes(b"x")
+    synced: list[str] = []
+    unsynced: list[str] = []
+
+    def noting(call: Callable[..., Any], operation: str, given: tuple[Any, ...]) -> Any:
+        if operation == "fsync":
+            synced.append(os.readlink(f"/proc/self/fd/{given[0]}"))
+        if operation == "renameat2":
+            temporary = Path(os.fsdecode(given[1]))
+            unsynced.extend(str(path) for path in (temporary, *temporary.rglob("*")) if str(path) not in synced)
+            synced.clear()
+        return call()
+
+    with crossing(1, noting, stays=True):
+        answer = PUBLISHERS[name](source, tmp_path / "p")
     assert not isinstance(answer, Refused), answer
-    assert (disk.unsynced, disk.after) == ([], [str(tmp_path / "p")])
-
-
-class Overtaken(Disk):
-    """Another publisher takes the place between the last look and the name."""
-
-    def rename_new(self, source: Path, target: Path) -> bool:
-        target.mkdir()
-        (target / "theirs").write_bytes(b"theirs")
-        return super().rename_new(source, target)
+    assert (unsynced, synced) == ([], [str(tmp_path / "p")])
 
 
 def the_last_one_stays(source: Path, target: Path) -> bool:
@@ -84,7 +69,39 @@ def the_last_one_stays(source: Path, target: Path) -> bool:
 @pytest.mark.parametrize("name", PUBLISHERS)
 @proven_by(planted(publishing, "rename_new", the_last_one_stays))
 def test_who_comes_late_overwrites_nothing_and_leaves_nothing(tmp_path: Path, name: str) -> None:
-    answer = PUBLISHERS[name](checkpoint(tmp_path / "t"), tmp_path / "p", Overtaken())
     target = tmp_path / "p" / name
+    rename = publishing.rename_new
+
+    def overtaken(source: Path, place: Path) -> bool:
+        target.mkdir()
+        (target / "theirs").write_bytes(b"theirs")
+        return rename(source, place)
+
+    with patch.object(publishing, "rename_new", overtaken):
+        answer = PUBLISHERS[name](checkpoint(tmp_path / "t"), tmp_path / "p")
     assert answer == Refused(NonEmpty(FolderTaken(str(target))))
     assert os.listdir(tmp_path / "p") == [name] and os.listdir(target) == ["theirs"]
+
+
+@proven_by(planted(publishing, "rename_new", the_last_one_stays))
+def test_of_several_publishers_at_once_one_is_told_that_it_published(tmp_path: Path) -> None:
+    sources = [checkpoint(tmp_path / str(at), adapter_model_safetensors=adapter_bytes(fill=at)) for at in range(4)]
+    for race in range(4):
+        parent = tmp_path / f"p{race}"
+        at_once = Barrier(len(sources))
+
+        def publishes(source: Path, parent: Path = parent, at_once: Barrier = at_once) -> object:
+            at_once.wait()
+            try:
+                return publish_checkpoint(source, parent, **GIVEN)
+            except PublishFailed as error:
+                return error
+
+        with ThreadPoolExecutor(len(sources)) as threads:
+            answers = list(threads.map(publishes, sources))
+        winners = [at for at, answer in enumerate(answers) if isinstance(answer, PublishedCheckpoint)]
+        assert len(winners) == 1
+        taken = Refused(NonEmpty(FolderTaken(str(parent / "step-4"))))
+        assert [answer for at, answer in enumerate(answers) if at not in winners] == [taken] * 3
+        weights = (parent / "step-4" / "adapter_model.safetensors").read_bytes()
+        assert weights == adapter_bytes(fill=winners[0]) and os.listdir(parent) == ["step-4"]

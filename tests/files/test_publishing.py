@@ -1,28 +1,23 @@
 """Publishing: whole or not at all, wherever it is stopped; and what a reader says of what was published."""
 
-import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from countermark.files import publishing
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.layouts import published
-from countermark.files.publishing import Disk, PublishedCheckpoint, publish_checkpoint, publish_output
+from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint, publish_output
 from countermark.run import checkpoint as admission
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
-    Atomic,
     AttemptNotMember,
     CheckpointDefect,
-    CheckpointNotThere,
     Component,
     ComponentDigestMismatch,
     ComponentForeign,
@@ -38,7 +33,7 @@ from countermark.run.checkpoint import (
 )
 from countermark.run.publication import FolderTaken
 from countermark.values import NonEmpty, Refused
-from countermark.weights.refusals import FileNotRegular
+from countermark.weights.refusals import FileNotRegular, LinkLeavesFolder
 from tests.faults import planted, proven_by
 from tests.files.folders import NONCE, WORK_KEY, adapter_bytes, checkpoint, optimizer
 from tests.files.torchfiles import torch_file
@@ -71,7 +66,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = folder / "countermark.json"
     document = json.loads(path.read_text())
     change(document)
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(document) + "\n")
 
 
 def rewrite(folder: Path, content: bytes) -> None:
@@ -109,6 +104,8 @@ def test_the_manifest_says_what_the_format_says(step_4: Path) -> None:
         "kind", "countermark", "attempt", "workKey", "step", "layout", "components", "position", "otherFiles", "manifest",
     ]  # fmt: skip
     assert list(document["components"]) == [component.value for component in Component]
+    for part in document["components"].values():
+        assert list(part) == ["digest", "bytes", "step", "attempt", "files"] and (part["step"], part["attempt"]) == (4, NONCE)
     assert sorted(document["otherFiles"]) == ["README.md", "training_args.bin"]
     assert document["manifest"] == clean_spellings() and list(document["manifest"]) == list(clean_spellings())
     assert document["position"] == {"is": "uncounted"}
@@ -205,12 +202,16 @@ def test_everything_at_once(step_4: Path) -> None:
         (lambda f: edit(f, lambda m: m.update(more=1)), "countermark.json is unreadable: Object contains unknown field `more`"),
         (lambda f: edit(f, lambda m: m["components"].pop("rng_state")), "countermark.json is unreadable: it has no rng_state"),
         (
-            lambda f: edit(f, lambda m: m.update(layout="orbax")),
-            "countermark.json is of layout 'orbax', the files are those of transformers-peft",
+            lambda f: edit(f, lambda m: m.update(layout="no-such")),
+            "countermark.json is of layout 'no-such', the files are those of transformers-peft",
         ),
         (
             lambda f: edit(f, lambda m: m["components"]["rng_state"].update(digest="sha256:" + "0" * 64, step=5)),
             "countermark.json is unreadable: the digest of rng_state is not that of its files; rng_state is of step 5, the checkpoint of 4",
+        ),
+        (
+            lambda f: edit(f, lambda m: m["components"]["rng_state"].update(attempt="f" * 32)),
+            f"countermark.json is unreadable: rng_state is of attempt {'f' * 32}, the checkpoint of {NONCE}",
         ),
         (
             lambda f: edit(f, lambda m: m["otherFiles"].update({"../x": m["otherFiles"]["README.md"]})),
@@ -320,14 +321,27 @@ def test_what_is_published_already_is_not_published_again_under_another_attempt(
     assert publish(step_4, tmp_path / "q") == Refused(NonEmpty(FolderTaken(str(step_4))))
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder"])
-def test_a_source_with_something_else_than_files_is_not_published(tmp_path: Path, kind: str) -> None:
+def test_a_source_with_something_else_than_files_is_not_published(tmp_path: Path) -> None:
     source = checkpoint(tmp_path / "t")
-    if kind == "pipe":
-        os.mkfifo(source / "extra")
-    else:
-        (source / "extra").mkdir()
-    assert refused(publish(source, tmp_path / "p")) == {FileNotRegular("extra", f"a {kind}")}
+    (source / "below").mkdir()
+    os.mkfifo(source / "below" / "extra")
+    (source / "out").symlink_to("/etc/hostname")
+    assert refused(publish(source, tmp_path / "p")) == {FileNotRegular("below/extra", "a pipe"), LinkLeavesFolder("out")}
+
+
+def test_folders_below_are_published_and_held_against_the_manifest(tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "t")
+    (source / "runs" / "one").mkdir(parents=True)
+    (source / "runs" / "one" / "events").write_bytes(b"x")
+    (source / "empty").mkdir()
+    answer = publish(source, tmp_path / "p")
+    assert isinstance(answer, PublishedCheckpoint)
+    published = Path(answer.path)
+    assert (published / "empty").is_dir() and defects(published) == Counter()
+    (published / "runs" / "one" / "events").write_bytes(b"y")
+    (published / "runs" / "two").write_bytes(b"")
+    whys = ("'runs/two' is not in countermark.json", "'runs/one/events' is not the file that was published")
+    assert defects(published) == Counter([PublicationIncomplete(whys)])
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:
@@ -339,116 +353,6 @@ def test_a_manifest_that_could_not_be_read_back_is_a_bug_of_the_caller(tmp_path:
     with pytest.raises(published.msgspec.ValidationError):
         publish(checkpoint(tmp_path / "t"), tmp_path / "p", attempt="not a nonce")
     assert list((tmp_path / "p").iterdir()) == []
-
-
-# --------------------------------------------------------------------------------------------- stopped at every boundary
-
-
-class Killed(BaseException):
-    """kill -9: nothing of ours runs after it."""
-
-
-class FailingDisk(Disk):
-    """A disk that fails at its ``at``-th operation, before or after carrying it out."""
-
-    def __init__(self, at: int, failure: BaseException, *, half: bool) -> None:
-        self.left, self.failure, self.half = at, failure, half
-
-    def _fails(self) -> bool:
-        self.left -= 1
-        return self.left == 0
-
-    def make_folder(self, path: Path) -> None:
-        if self._fails():
-            raise self.failure
-        super().make_folder(path)
-
-    def create(self, path: Path) -> int:
-        if self._fails():
-            if self.half:
-                os.close(super().create(path))
-            raise self.failure
-        return super().create(path)
-
-    def clone(self, descriptor: int, source: int) -> bool:
-        return False
-
-    def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        if self._fails():
-            if self.half:
-                super().write(descriptor, data[: len(data) // 2])
-            raise self.failure
-        return super().write(descriptor, data)
-
-    def sync(self, descriptor: int) -> None:
-        if self._fails():
-            raise self.failure
-        super().sync(descriptor)
-
-    def sync_folder(self, path: Path) -> None:
-        if self._fails():
-            raise self.failure
-        super().sync_folder(path)
-
-    def rename_new(self, source: Path, target: Path) -> bool:
-        if self._fails():
-            if self.half:
-                super().rename_new(source, target)
-            raise self.failure
-        return super().rename_new(source, target)
-
-
-def fates(tmp_path: Path, failure: BaseException, *, half: bool) -> list[tuple[str, ...]]:
-    """For each operation at which publishing was stopped: what a reader says of everything that lies there then."""
-    source = checkpoint(tmp_path / "t")
-    found: list[tuple[str, ...]] = []
-    for at in range(1, 200):
-        parent = tmp_path / f"p{at}"
-        parent.mkdir()
-        try:
-            publish(source, parent, disk=FailingDisk(at, failure, half=half))
-        except type(failure):
-            found.append(tuple(sorted(fate(folder) for folder in parent.iterdir())))
-        else:
-            assert fate(parent / "step-4") == "admitted"
-            return found
-    raise AssertionError("publishing never ended")
-
-
-def fate(folder: Path) -> str:
-    readback = read_checkpoint(folder)
-    assert not isinstance(readback, CheckpointNotThere)
-    admitted = admit_checkpoint(readback, clean_manifest(), frozenset({NONCE}), vouched=True)
-    if isinstance(admitted, AdmittedCheckpoint):
-        return "admitted" if isinstance(readback.publication, Atomic) else "vouched"
-    return "atomic" if isinstance(readback.publication, Atomic) else "refused"
-
-
-@contextmanager
-def in_place() -> Iterator[None]:
-    """What trainers do: the folder has its final name from the beginning."""
-
-    def final(disk: Disk, parent: Path, name: str) -> Path:
-        disk.make_folder(parent / name)
-        return parent / name
-
-    with patch.object(publishing, "_temporary", final), patch.object(Disk, "rename_new", lambda self, source, target: True):
-        yield
-
-
-@proven_by(in_place)
-@pytest.mark.parametrize("half", [False, True])
-def test_killed_at_any_operation_no_proper_prefix_is_atomic(tmp_path: Path, half: bool) -> None:
-    found = fates(tmp_path, Killed(), half=half)
-    assert len(found) > 30
-    # Nothing yet, or a temporary folder that is refused, or (killed after the rename, before the last sync) all of it.
-    assert set(found) == {(), ("refused",), ("admitted",)}
-
-
-def test_a_disk_that_is_full_leaves_nothing_behind(tmp_path: Path) -> None:
-    for code in (errno.ENOSPC, errno.EIO):
-        found = fates(tmp_path / str(code), OSError(code, os.strerror(code)), half=True)
-        assert set(found) == {(), ("admitted",)} and found[-1] == ("admitted",)
 
 
 # ------------------------------------------------------------------------------------------------------------ outputs

@@ -16,7 +16,7 @@ from typing import Final, final
 
 from countermark.files.digest_cache import DigestCache, measured_with
 from countermark.files.layouts import Kind, nested, numbered, read_layout, recognised
-from countermark.files.layouts.published import MANIFEST, take_published
+from countermark.files.layouts.published import MANIFEST, PublishedManifest, hold_manifest, read_manifest
 from countermark.files.reading import Entry, OpenFile, Progress, find_folder, is_link, list_folder, list_tree, open_file
 from countermark.lines.defects import sentence
 from countermark.run.checkpoint import CheckpointNotThere, CheckpointReadback, Incomplete, Publication, Unobserved
@@ -73,24 +73,34 @@ def _nested(folder: Path, entry: Entry) -> tuple[tuple[int, str], ...]:
 
 
 def read_checkpoint(
-    path: Path, cache: DigestCache | None = None, progress: Progress | None = None
+    path: Path, cache: DigestCache | None = None, progress: Progress | None = None, *, layout: str | None = None
 ) -> CheckpointReadback | CheckpointNotThere:
     """What is in a checkpoint: a folder, or a single file where its layout is one. What the cache knows is not hashed again, and
-    ``progress`` is told of every byte that is, or need not be."""
+    ``progress`` is told of every byte that is, or need not be. ``layout``: it is read as this one, whatever it is called."""
     with measured_with(cache, progress):
-        return _read_checkpoint(path)
+        return _read_checkpoint(path, layout)
 
 
-def _read_checkpoint(path: Path) -> CheckpointReadback | CheckpointNotThere:
+def layout_of(path: Path) -> str | None:
+    """The layout of a checkpoint, as its name and the names in it tell; None where none does, or several do."""
+    looked = _look(path)
+    layouts = () if isinstance(looked, CheckpointNotThere) else recognised(path, *looked)
+    return layouts[0].name if len(layouts) == 1 else None
+
+
+def _read_checkpoint(path: Path, declared: str | None) -> CheckpointReadback | CheckpointNotThere:
     looked = _look(path)
     if isinstance(looked, CheckpointNotThere):
         return looked
     kind, before = looked
     if kind == "a regular file" and not recognised(path, kind, before):
         return CheckpointNotThere(str(path), _NO_FOLDER)
-    names = frozenset(entry.name for entry in before)
-    layout, reading = read_layout(path, kind, before)
-    manifest = take_published(path, names, layout, reading) if MANIFEST in names else None
+    files = frozenset(entry.name for entry in before if entry.kind != "a folder")
+    found = read_manifest(path) if kind == "a folder" and MANIFEST in files else None
+    manifest = found if isinstance(found, PublishedManifest) else None
+    layout, reading = read_layout(path, kind, before, manifest.layout if manifest else declared)
+    if found is not None:
+        hold_manifest(path, files, layout, reading, found)
     named = numbered(path.name, kind)
     step = reading.step if manifest or named is None or named.step is None else named.step
     return CheckpointReadback(

@@ -7,6 +7,7 @@ Rules kept here:
 3. A failure leaves the name that counts as it was, and takes the temporary file away where the disk still allows that.
 """
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -33,6 +34,15 @@ def replace(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def write_all(descriptor: int, data: memoryview) -> None:
+    """Write all of it, in as many pieces as the disk takes. Raises ``OSError``, also of a disk that takes nothing and does not say why."""
+    while data:
+        taken = os.write(descriptor, data)
+        if not taken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        data = data[taken:]
+
+
 def sync_folder(path: Path) -> None:
     """Make the folder's entries durable. Raises ``OSError``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -48,9 +58,7 @@ def _written_beside(path: Path, data: bytes) -> Path:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            write_all(descriptor, memoryview(data))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -62,11 +62,12 @@ def recognised(path: Path, kind: Kind, entries: tuple[Entry, ...]) -> tuple[Layo
     return tuple(layout for layout in LAYOUTS if layout.kind == kind and layout.recognises(path, files))
 
 
-def read_layout(path: Path, kind: Kind, entries: tuple[Entry, ...]) -> tuple[str, LayoutReading]:
-    """The name of a checkpoint's layout, and its five components as its files hold them."""
-    layouts = recognised(path, kind, entries)
+def read_layout(path: Path, kind: Kind, entries: tuple[Entry, ...], declared: str | None = None) -> tuple[str, LayoutReading]:
+    """The name of a checkpoint's layout, and its five components as its files hold them. Where a layout is ``declared``, it is read as that
+    one: what was published has another name than its trainer gave it, and a single file lies in a folder."""
+    layouts = tuple(layout for layout in LAYOUTS if layout.name == declared) or recognised(path, kind, entries)
     if len(layouts) == 1:
-        return layouts[0].name, layouts[0].read(path, entries)
+        return layouts[0].name, layouts[0].read(*_place(layouts[0], path, kind, entries))
     reading = LayoutReading()
     if not layouts:
         weights = take_weights(path, frozenset(entry.name for entry in entries), reading)
@@ -75,3 +76,9 @@ def read_layout(path: Path, kind: Kind, entries: tuple[Entry, ...]) -> tuple[str
     reading.publication = Incomplete((why,))
     reading.components = {component: ComponentUnreadable((why,)) for component in COMPONENTS}
     return UNKNOWN_LAYOUT, reading
+
+
+def _place(layout: Layout, path: Path, kind: Kind, entries: tuple[Entry, ...]) -> tuple[Path, tuple[Entry, ...]]:
+    """Where a layout finds its checkpoint: where it lies, and where it is a file that was published, in its folder."""
+    files = tuple(entry for entry in entries if entry.kind == layout.kind and entry.name != MANIFEST)
+    return (path / files[0].name, files[:1]) if layout.kind != kind and len(files) == 1 else (path, entries)

@@ -5,23 +5,23 @@ Rules kept here:
 1. Nothing is optional and nothing has a default: a missing, unknown or repeated field is unreadable. What may be recorded or not is a
    tagged union with an arm for each.
 2. A manifest that contradicts itself (a component's digest that does not follow from its files, a file in two components, components of
-   another step) is unreadable: nothing is concluded from half of it.
-3. It is bounded, and so is each text in it. File names are plain names of one folder.
+   another step or attempt) is unreadable: nothing is concluded from half of it.
+3. It is bounded, and so is each text in it. File names are plain names, of the folder or of folders below it.
 4. ``Atomic`` is said where the manifest is whole, the folder holds exactly the files that it lists, and the folder has the name that the
    publisher gives by its one rename. The components are held against the digests that they were published with.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, final
 
 import msgspec
 
-from countermark.files.digest_cache import hash_file
+from countermark.files.digest_cache import hash_ranges
 from countermark.files.documents import parse_object
 from countermark.files.layouts.reading import LayoutReading, Naming
-from countermark.files.reading import is_plain_name, read_small
+from countermark.files.reading import OpenFile, is_plain_name, open_below, read_small
 from countermark.lines.defects import sentence
 from countermark.run.checkpoint import (
     COMPONENTS,
@@ -35,6 +35,7 @@ from countermark.run.checkpoint import (
     component_digest,
 )
 from countermark.values import Sha256, Unreadable, shown
+from countermark.weights.refusals import FileDefect
 
 MANIFEST: Final = "countermark.json"
 MANIFEST_BYTES_MAX: Final = 16 << 20
@@ -42,6 +43,7 @@ MANIFEST_BYTES_MAX: Final = 16 << 20
 PUBLISHED_NAMING: Final = Naming("step-{step}")
 
 _Sha256Text = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+_NonceText = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -57,6 +59,7 @@ class _Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: _Sha256Text
     bytes: _Count
     step: _Count
+    attempt: _NonceText
     files: dict[_Text, _File]
 
 
@@ -75,7 +78,7 @@ class Uncounted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
 @final
 class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", tag_field="kind", tag="checkpoint"):
     countermark: Literal[1]
-    attempt: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    attempt: _NonceText
     work_key: Annotated[str, msgspec.Meta(pattern=r"^wk1:[0-9a-f]{64}\Z")]
     step: _Count
     layout: _Text
@@ -100,7 +103,7 @@ class PublishedManifest:
     manifest: Mapping[str, str]
 
     def names(self) -> frozenset[str]:
-        """Every name that the folder holds, the manifest's own included."""
+        """Every file that the folder holds, the manifest itself included."""
         files = (*(file for files in self.components.values() for file in files), *self.others)
         return frozenset(file.name for file in files) | {MANIFEST}
 
@@ -111,7 +114,8 @@ def encode_manifest(published: PublishedManifest) -> bytes:
     for component in COMPONENTS:
         files = published.components[component]
         size = sum(file.bytes for file in files)
-        components[component.value] = _Component(component_digest(files).spell(), size, published.step, _files(files))
+        digest = component_digest(files).spell()
+        components[component.value] = _Component(digest, size, published.step, published.attempt, _files(files))
     # Constructed from a document, so that writing and reading cannot drift apart.
     document = {
         "kind": "checkpoint",
@@ -138,7 +142,10 @@ def decode_manifest(content: bytes) -> PublishedManifest | Unreadable:
         read = msgspec.convert(document, _Manifest)
     except msgspec.ValidationError as error:
         return Unreadable(str(error))
-    if problems := _contradictions(read):
+    problems = _contradictions(read)
+    if not content.endswith(b"}\n"):
+        problems = (*problems, "its last line has no end")
+    if problems:
         return Unreadable("; ".join(problems))
     components = {component: _readings(read.components[component.value].files) for component in COMPONENTS}
     position = read.position
@@ -166,9 +173,11 @@ def _contradictions(read: _Manifest) -> tuple[str, ...]:
             problems.append(f"the size of {name} is not that of its files")
         if component.step != read.step:
             problems.append(f"{name} is of step {component.step}, the checkpoint of {read.step}")
+        if component.attempt != read.attempt:
+            problems.append(f"{name} is of attempt {component.attempt}, the checkpoint of {read.attempt}")
     if len(set(names)) < len(names) or MANIFEST in names:
         problems.append("a file is listed twice")
-    if not all(map(is_plain_name, names)):
+    if not all(is_plain_name(part) for name in names for part in name.split("/")):
         problems.append("a file's name is no plain name")
     return tuple(problems)
 
@@ -181,17 +190,21 @@ def _readings(files: Mapping[str, _File]) -> tuple[FileReading, ...]:
     return tuple(FileReading(name, Sha256(files[name].sha256.removeprefix("sha256:")), files[name].bytes) for name in sorted(files))
 
 
-def take_published(path: Path, names: frozenset[str], layout: str, reading: LayoutReading) -> PublishedManifest | None:
-    """Hold what was read, by this layout, of a folder with these names against the manifest in it, and say in the reading what that proves
-    of its publication; returns the manifest, None where it is unreadable."""
+def read_manifest(path: Path) -> PublishedManifest | Unreadable:
+    """The manifest in a folder, or why it is none."""
     content = read_small(path, MANIFEST, MANIFEST_BYTES_MAX)
-    manifest = decode_manifest(content) if isinstance(content, bytes) else Unreadable(sentence(content).message)
+    return decode_manifest(content) if isinstance(content, bytes) else Unreadable(sentence(content).message)
+
+
+def hold_manifest(path: Path, names: frozenset[str], layout: str, reading: LayoutReading, manifest: PublishedManifest | Unreadable) -> None:
+    """Hold what was read, by this layout, of a folder with these files against its manifest, and say in the reading what that proves of its
+    publication."""
     if isinstance(manifest, Unreadable):
         reading.publication = Incomplete((f"{MANIFEST} is unreadable: {manifest.why}",))
-        return None
+        return
     for component, read in reading.components.items():
         if isinstance(read, ComponentRead):
-            reading.components[component] = ComponentRead(read.files, read.steps, component_digest(manifest.components[component]))
+            reading.components[component] = replace(read, declared=component_digest(manifest.components[component]))
     reading.step = manifest.step
     whys = [*_differences(path, names, manifest)]
     if manifest.layout != layout:
@@ -200,21 +213,30 @@ def take_published(path: Path, names: frozenset[str], layout: str, reading: Layo
     if named is not None and named.step != manifest.step:
         whys.append(f"{MANIFEST} is of step {manifest.step}, the folder is called {shown(path.name)}")
     reading.publication = Incomplete(tuple(whys)) if whys else _renamed(path, manifest)
-    return manifest
 
 
 def _differences(path: Path, names: frozenset[str], manifest: PublishedManifest) -> Iterator[str]:
-    """How the folder differs from its manifest, apart from the files of the components, whose digests are held against it anyway."""
+    """How the files differ from the manifest, apart from those of the components, whose digests are held against it anyway."""
     yield from (f"{shown(name)} is not in {MANIFEST}" for name in sorted(names - manifest.names()))
     for file in manifest.others:
         if file.name not in names:
             yield f"{shown(file.name)} is listed in {MANIFEST} and not there"
             continue
-        found = hash_file(path, file.name)
-        if not isinstance(found, tuple):
+        found = exact_file(path, file.name)
+        if not isinstance(found, FileReading):
             yield sentence(found).message
-        elif found != (file.sha256, file.bytes):
+        elif found != file:
             yield f"{shown(file.name)} is not the file that was published"
+
+
+def exact_file(folder: Path, name: str) -> FileReading | FileDefect:
+    """A file of a folder, or of a folder below it, by all of its bytes."""
+    opened = open_below(folder, name)
+    if not isinstance(opened, OpenFile):
+        return opened
+    with opened:
+        digests = hash_ranges(opened, ((0, opened.size),))
+    return FileReading(name, digests[0], opened.size) if isinstance(digests, tuple) else digests
 
 
 def _renamed(path: Path, manifest: PublishedManifest) -> Publication:
