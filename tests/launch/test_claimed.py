@@ -18,7 +18,7 @@ OTHER: Final = "f" * 32
 
 def claimed(place: Place) -> None:
     """A claim that is written down whole and that nobody started."""
-    controller = place.begin_controller(place.order(), "manifest written")
+    controller = place.begin_controller(place.order(), "claim written")
     assert controller.wait(timeout=30) == -9
 
 

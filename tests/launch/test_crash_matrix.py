@@ -14,7 +14,7 @@ from countermark.files import procfs
 from countermark.files.attempt_folder import START, ReceiptAbsent, ReceiptRead, read_start, read_terminal
 from countermark.files.locks import LockFree, LockHeld, probe_lock
 from countermark.launch import local
-from countermark.launch.local import Dispatched, DispatchUnknown
+from countermark.launch.local import Dispatched, DispatchRefused, DispatchUnknown
 from countermark.launch.steps import LAUNCH_STEPS, SUPERVISOR_STEPS, LaunchStep, SupervisorStep
 from countermark.wire.receipts import Killed, NotExecuted, Signalled, Succeeded
 from tests.faults import proven_by
@@ -46,7 +46,7 @@ def test_a_controller_killed_at_any_step_is_carried_on_with_and_one_trainer_runs
     assert place.runs() == 1
 
 
-#: Killed after these steps, the supervisor has said nothing, so the dispatch is unknown and the claim can still be carried on with.
+#: Killed after these steps, the supervisor has said nothing, so the dispatch is unknown; a call that is still to come carries the claim on.
 BEFORE_START: Final[tuple[SupervisorStep, ...]] = ("begun",)
 #: The claim is used up and COMMAND never ran.
 NEVER_EXECUTED: Final[tuple[SupervisorStep, ...]] = ("start written", "child begun", "locked", "process written", "fence checked")
@@ -160,10 +160,13 @@ def test_a_disk_that_is_full_for_a_moment_delays_a_receipt_and_is_said(place: Pl
     assert [path.name for path in place.folder().iterdir() if path.name.startswith(".tmp")] == []
 
 
-def test_a_disk_that_stays_full_before_the_start_leaves_nothing_started(place: Place) -> None:
+def test_a_disk_that_stays_full_before_the_start_refuses_and_leaves_nothing_started(place: Place) -> None:
+    """The supervisor says itself that it did not start, after it removed what it wrote beside the receipt's place."""
     result = place.launcher("--full", "start.json", "--times", "1000000").dispatch(place.order())
-    assert isinstance(result, DispatchUnknown)
+    assert isinstance(result, DispatchRefused)
     assert "the start receipt cannot be written: No space left on device" in result.why
+    assert isinstance(read_start(place.folder()), ReceiptAbsent)
+    # A refusal speaks of its own call: one that was about to come starts the claim all the same, unless there is a fence.
     assert place.launcher().dispatch(place.order()) == Dispatched("started")
     place.terminal()
     assert place.runs() == 1

@@ -151,7 +151,7 @@ def test_killed_after_the_launch_the_running_attempt_is_adopted(matrix: Matrix) 
 
 
 def a_timeout_is_a_refusal() -> AbstractContextManager[object]:
-    return planted(LocalLauncher, "_looked", lambda self, folder, why: acting.DispatchRefused(why))()
+    return planted(LocalLauncher, "_looked", lambda self, folder, said: acting.DispatchRefused(said.why))()
 
 
 @proven_by(a_timeout_is_a_refusal)

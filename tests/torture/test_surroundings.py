@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -79,28 +80,42 @@ def killed(*identities: ProcessIdentity) -> None:
 # ------------------------------------------------------------------------------------------------------------- full disks
 
 
-def what_broke_was_refused() -> AbstractContextManager[object]:
-    return planted(LocalLauncher, "_looked", lambda self, folder, why: DispatchRefused(why))()
+def what_broke_is_unknown() -> AbstractContextManager[object]:
+    return planted(LocalLauncher, "_looked", lambda self, folder, said: DispatchUnknown(said.why))()
 
 
-@proven_by(what_broke_was_refused)
-def test_a_launch_onto_a_full_disk_is_unknown_and_goes_on_when_a_person_gave_it_up(disk: Path, matrix: Matrix) -> None:
-    """Whether somebody else's launch of the claim came further cannot be known; with no room there is no fence either."""
+#: When the disk is full: before anything of the launch is written, and after the claim, so that the supervisor finds no room for its start.
+FULL: Final = {"the call": "", "the supervisor": "claim written"}
+
+
+@pytest.mark.parametrize("who", ["the call", pytest.param("the supervisor", marks=pytest.mark.slow)])
+@proven_by(what_broke_is_unknown)
+def test_a_launch_onto_a_full_disk_is_refused_and_made_again_when_asked(disk: Path, matrix: Matrix, who: str) -> None:
+    """This call surely started nothing. Another one may still come, and with no room there is no fence either, so nothing follows until
+    there is one."""
     bench = matrix.bench
     run = bench.told(HONEST)
-    ballast = fill(disk)
-    assert bench.acted(run)
+    ballast = disk / "ballast"
+
+    def full(step: str) -> None:
+        if step == FULL[who]:
+            fill(disk)
+
+    full("")
+    launcher = replace(bench.ports.launcher, after=full)
+    assert bench.with_ports(launcher=launcher).acted(run)
     (outcome,) = bench.record(run).ledger.outcomes
-    assert isinstance(outcome.result, DispatchUnknown) and "No space left on device" in outcome.result.why
+    assert isinstance(outcome.result, DispatchRefused) and "No space left on device" in outcome.result.why
+    assert (bench.folder(run) / "claim.json").exists() == (who == "the supervisor")
     attempt = only_claim(bench, run).attempt
-    assert verdict(bench, run) == LaunchPending(NonEmpty(attempt))
-    assert bench.acted(run, retries=9) == () and bench.executions() == []
-    bench.ports.store.abandon(run, attempt, "tester", bench.ports.now_ms())
-    assert lost(bench, run) == Lost(NonEmpty(attempt))
-    assert names(bench.step(run)) == ["AttemptNotFenced"] and len(bench.claims(run)) == 1
+    assert verdict(bench, run) == RetryRequired(NonEmpty(attempt))
+    assert names(bench.step(run)) == ["RetriesUsedUp"]
+    assert names(bench.step(run, retries=1)) == ["AttemptNotFenced"]
+    assert len(bench.claims(run)) == 1 and bench.executions() == []
     ballast.unlink()
-    assert arm(bench.ended(run, allowed=everything)) == "Converged"
-    assert (bench.executions(), bench.causes(run)) == ([""], ["InitialAttempt", "Relaunch"])
+    assert arm(bench.ended(run, retries=1, allowed=everything)) == "Converged"
+    assert (bench.executions(), bench.causes(run)) == ([""], ["InitialAttempt", "InfrastructureRetry"])
+    assert (bench.folder(run, 0) / "fenced").exists() and bench.ports.store.check() == ()
 
 
 @proven_by(in_supervisor("nothing_is_tried_again"))

@@ -5,11 +5,13 @@ Rules kept here:
 1. Create or get: the claim folder is made exclusively, its claim is created exclusively and durably, and whoever finds them there goes on
    from where the other dispatch stopped. Only the supervisor's exclusive start receipt decides who starts, so dispatching again is safe
    after a crash at any step, and by any number of controllers.
-2. A folder whose claim says something else is refused: nothing of it is started or changed.
-3. "Refused" is said only when nothing was started here: the order was unsound, the claim another, or the folder could not be made.
-   Whatever broke later is "unknown": only look.
-4. The supervisor outlives the controller: its own session, no terminal, no inherited descriptors, and nobody who must wait for it.
-5. A fence is put up under the attempt's lock: afterwards nothing becomes COMMAND there, however late it wakes up. A fenced attempt can
+2. The claim is written last: where it is, all that a supervisor needs is, and where it is not, no supervisor begins.
+3. A folder whose claim says something else is refused: nothing of it is started or changed.
+4. "Refused" is said only when this call surely started nothing and no start is there: nothing was launched, or the supervisor itself said
+   that it did not start. Whoever was silent, or was not waited for, may have started: that is "unknown", so only look. Another call of the
+   same claim may come later all the same; whoever follows a refusal therefore puts up the fence first.
+5. The supervisor outlives the controller: its own session, no terminal, no inherited descriptors, and nobody who must wait for it.
+6. A fence is put up under the attempt's lock: afterwards nothing becomes COMMAND there, however late it wakes up. A fenced attempt can
    still be started, and ends at once as cancelled: the start receipt alone tells who was first.
 """
 
@@ -41,7 +43,7 @@ from countermark.launch.log import LOG_BYTES_MAX
 from countermark.launch.order import LaunchOrder, claim_of, reasons_against
 from countermark.launch.steps import AfterLaunchStep, go_on
 from countermark.launch.stopping import StopResult, stop_attempt
-from countermark.launch.supervisor import ALREADY_STARTED, STARTED
+from countermark.launch.supervisor import ALREADY_STARTED, NOT_STARTED, STARTED
 from countermark.run.claims import Dispatched, DispatchRefused, DispatchUnknown, LaunchResult
 from countermark.wire.receipts import ClaimReceipt, FencedReceipt, encode
 
@@ -100,13 +102,12 @@ class LocalLauncher:
         try:
             self._make_folder(folder)
         except OSError as error:
-            why = f"the claim folder {folder} cannot be made: {error.strerror}"
-            return self._looked(folder, why) if present(self.attempts_root, order.nonce) else DispatchRefused(why)
+            return self._looked(folder, DispatchRefused(f"the claim folder {folder} cannot be made: {error.strerror}"))
         try:
             if (other := self._write_claim(folder, claim_of(order), order.manifest)) is not None:
                 return DispatchRefused(other)
         except OSError as error:
-            return self._looked(folder, f"the claim cannot be written to {folder}: {error.strerror}")
+            return self._looked(folder, DispatchRefused(f"the claim cannot be written to {folder}: {error.strerror}"))
         if present(folder, START):
             return Dispatched("already started")
         return self._start(folder)
@@ -123,62 +124,57 @@ class LocalLauncher:
         self.after("folder made")
 
     def _write_claim(self, folder: Path, claim: ClaimReceipt, manifest: bytes) -> str | None:
-        """Write what is not there yet; why the folder is another claim's, if it is."""
-        try:
-            durable.write_new(folder / CLAIM, encode(claim))
-        except FileExistsError:
-            found = read_claim(folder)
-            if isinstance(found, ReceiptRefused):
-                return f"the claim folder holds something else: {found.why}"
-            if not isinstance(found, ReceiptRead) or found.receipt != claim:
-                names = _difference(found.receipt if isinstance(found, ReceiptRead) else None, claim)
-                return f"the claim folder holds another claim: {names}"
-        self.after("claim written")
-        try:
-            durable.write_new(folder / MANIFEST, manifest)
-        except FileExistsError:
-            if read_bounded(folder / MANIFEST, len(manifest)) != manifest:
-                return f"{MANIFEST} in the claim folder is another one"
+        """Write what is not there yet, the claim last; why the folder is another claim's, if it is."""
+        if present(folder, CLAIM) and (other := _another(folder, claim)) is not None:
+            return other
+        if not _created(folder / MANIFEST, manifest) and read_bounded(folder / MANIFEST, len(manifest)) != manifest:
+            return f"{MANIFEST} in the claim folder is another one"
         os.close(locks.open_lock(folder / LOCK))
         (folder / WORK).mkdir(exist_ok=True)
         durable.sync_folder(folder)
         self.after("manifest written")
+        if not _created(folder / CLAIM, encode(claim)):
+            if (other := _another(folder, claim)) is not None:
+                return other
+            # Whoever wrote it may have died before this.
+            durable.sync_folder(folder)
+        self.after("claim written")
         return None
 
     def _start(self, folder: Path) -> LaunchResult:
         command = (*self.supervisor, "--log-bytes-max", str(self.log_bytes_max), str(folder))
+        null = subprocess.DEVNULL
         try:
-            run = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                start_new_session=True,
-                timeout=self.start_timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return self._looked(folder, f"the supervisor said nothing for {self.start_timeout_s:g} s")
+            process = subprocess.Popen(command, stdin=null, stdout=null, stderr=subprocess.PIPE, cwd="/", start_new_session=True)
         except OSError as error:
-            return self._looked(folder, f"the supervisor cannot be started: {error.strerror}")
+            return self._looked(folder, DispatchRefused(f"the supervisor cannot be started: {error.strerror}"))
+        with process:
+            try:
+                _, report = process.communicate(timeout=self.start_timeout_s)
+            except subprocess.TimeoutExpired:
+                return self._looked(folder, DispatchUnknown(f"the supervisor said nothing for {self.start_timeout_s:g} s"))
+            finally:
+                process.kill()
         self.after("supervisor launched")
-        said = run.stderr.decode(errors="replace").strip()[-2000:]
-        if run.returncode == STARTED:
+        if process.returncode == STARTED:
             return Dispatched("started")
-        if run.returncode == ALREADY_STARTED:
+        if process.returncode == ALREADY_STARTED:
             return Dispatched("already started")
-        return self._looked(folder, f"the supervisor ended with code {run.returncode}: {said}")
+        why = f"the supervisor ended with code {process.returncode}: {report.decode(errors='replace').strip()[-2000:]}"
+        return self._looked(folder, DispatchRefused(why) if process.returncode == NOT_STARTED else DispatchUnknown(why))
 
-    def _looked(self, folder: Path, why: str) -> LaunchResult:
-        """What is known after a launch that gave no plain answer: the start receipt decides, nothing else does."""
+    def _looked(self, folder: Path, said: DispatchRefused | DispatchUnknown) -> LaunchResult:
+        """The answer of a call that heard of no start: the start receipt decides, nothing else does. That there is none shows only in a
+        folder that is really there, or surely is not."""
+        if not present(self.attempts_root, folder.name):
+            return said
         match read_start(folder):
             case ReceiptRead():
-                return Dispatched(f"started, although {why}")
+                return Dispatched(f"started, although {said.why}")
             case ReceiptAbsent():
-                return DispatchUnknown(why)
+                return DispatchUnknown(said.why) if folder.is_symlink() else said
             case ReceiptRefused(refused):
-                return DispatchUnknown(f"{why}; {refused}")
+                return DispatchUnknown(f"{said.why}; {refused}")
 
     def stop(self, nonce: str, grace_s: float) -> StopResult:
         """Ask for the attempt's end and wait for it: SIGTERM, then SIGKILL after ``grace_s`` seconds."""
@@ -207,9 +203,24 @@ class LocalLauncher:
         return Fenced()
 
 
-def _difference(found: ClaimReceipt | None, wanted: ClaimReceipt) -> str:
-    """The fields in which two claims differ."""
-    if found is None:
-        return "it vanished while it was read"
-    names = [name for name in ClaimReceipt.__struct_fields__ if getattr(found, name) != getattr(wanted, name)]
-    return ", ".join(names)
+def _created(path: Path, data: bytes) -> bool:
+    """Create the file with these bytes, unless something bears its name: what is there is found also where the disk has no room."""
+    if present(path.parent, path.name):
+        return False
+    try:
+        durable.write_new(path, data)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _another(folder: Path, wanted: ClaimReceipt) -> str | None:
+    """Why the folder is not this claim's; None where it is."""
+    match read_claim(folder):
+        case ReceiptRead(receipt):
+            names = [name for name in ClaimReceipt.__struct_fields__ if getattr(receipt, name) != getattr(wanted, name)]
+            return f"the claim folder holds another claim: {', '.join(names)}" if names else None
+        case ReceiptAbsent():
+            return "the claim folder holds another claim: it vanished while it was read"
+        case ReceiptRefused(why):
+            return f"the claim folder holds something else: {why}"

@@ -7,7 +7,7 @@ argument of the functions, never a setting: no variable or flag of a user makes 
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias, get_args
 
-LaunchStep = Literal["folder made", "claim written", "manifest written", "supervisor launched"]
+LaunchStep = Literal["folder made", "manifest written", "claim written", "supervisor launched"]
 
 #: "child …" and from "locked" to "fence checked": in the process that becomes COMMAND. The others: in the supervisor.
 SupervisorStep = Literal[

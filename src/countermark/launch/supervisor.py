@@ -57,10 +57,12 @@ from countermark.wire.receipts import (
     outcome_of,
 )
 
-#: Exit codes of the command: what became of the start.
+#: Exit codes of the command: what became of the start. ``NOT_STARTED`` is the supervisor's own word, after which it starts nothing;
+#: ``SILENT``: it ended without one.
 STARTED: Final = 0
 ALREADY_STARTED: Final = 3
 NOT_STARTED: Final = 5
+SILENT: Final = 6
 #: The grace of a stop that names none, in seconds.
 GRACE_S: Final = 10.0
 #: How often the log's size and a request to stop are looked at, in seconds.
@@ -93,7 +95,7 @@ def main(arguments: Sequence[str], after: AfterSupervisorStep = go_on) -> int:
         answer = answers.read(_REPORT_BYTES_MAX).decode(errors="replace")
     said, _, text = answer.partition(" ")
     print(text or "the supervisor died before it could start", file=sys.stderr)
-    return int(said) if said else NOT_STARTED
+    return int(said) if said else SILENT
 
 
 def _in_second_process(folder: Path, log_bytes_max: int, tell: int, after: AfterSupervisorStep) -> int:
