@@ -16,14 +16,23 @@ from typing import Final, TypeVar
 from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import optimizer_says, scheduler_says
 from countermark.files.pickles import scalar
-from countermark.files.reading import OpenFile
+from countermark.files.reading import Entry, OpenFile
 from countermark.run.checkpoint import StepWitness
 from countermark.weights.refusals import FileDefect
 
 #: So many missing workers are named; more are counted.
 _NAMED_MAX: Final = 8
 
+#: Endings of files in which any library keeps a state, and how those begin that hold weights instead.
+_STATES: Final = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".distcp")
+_WEIGHTS: Final = ("pytorch_model", "adapter_model")
+
 T = TypeVar("T")
+
+
+def is_stateless(entries: tuple[Entry, ...]) -> bool:
+    """Whether a folder holds weights at the most: no folder, and no file in which any library keeps a state."""
+    return not any(entry.kind == "a folder" or (entry.name.endswith(_STATES) and not entry.name.startswith(_WEIGHTS)) for entry in entries)
 
 
 def take_optimizer(parts: Parts, folder: Path, name: str, reading: LayoutReading) -> None:
@@ -38,14 +47,16 @@ def take_optimizer(parts: Parts, folder: Path, name: str, reading: LayoutReading
     reading.optimizer_parameters = (reading.optimizer_parameters or 0) + says.parameters
 
 
-def take_scheduler(parts: Parts, folder: Path, name: str, reading: LayoutReading, workers: int = 1) -> None:
-    """A scheduler's ``state_dict``; one that is stepped once for each of several workers tells their steps together."""
+def take_scheduler(
+    parts: Parts, folder: Path, name: str, reading: LayoutReading, workers: int = 1, steps: frozenset[int] = frozenset()
+) -> None:
+    """A scheduler's ``state_dict``. One that is stepped for each of several workers counts their steps together, unless it counts as the
+    optimizer does, which is at one of ``steps``."""
     says = take(parts, folder, name, torch_state(lambda file, _: scheduler_says(file.value, name)))
     if says is None:
         return
-    if says.step % workers:
-        parts.whys.append(f"{name}: its last_epoch of {says.step} is no number of steps of {workers} workers")
-    parts.steps.append(StepWitness(f"{name}: last_epoch", says.step // workers))
+    together = says.step not in steps and says.step % workers == 0
+    parts.steps.append(StepWitness(f"{name}: last_epoch", says.step // workers if together else says.step))
     reading.facts.extend(says.facts)
 
 

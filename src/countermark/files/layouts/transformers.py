@@ -20,7 +20,7 @@ from typing import Final, final
 from countermark.files.documents import CONFIG_BYTES_MAX, as_list, parse_object
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import fact, generators_say, table_of, whole_number
-from countermark.files.layouts.torch_files import ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
+from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
 from countermark.files.layouts.weights import is_adapter, take_weights
 from countermark.files.pickles import TorchFile
 from countermark.files.reading import Entry, OpenFile, read_whole
@@ -40,16 +40,13 @@ _NAMES: Final = (Naming("checkpoint-{step}"),)
 #: Files that only this trainer writes.
 _MARKS: Final = frozenset({OPTIMIZER, SCHEDULER, GENERATORS, TRAINER_STATE, ARGUMENTS})
 _OF_A_RANK: Final = re.compile(r"rng_state_(0|[1-9][0-9]*)\.pth", re.ASCII)
-#: Endings of files in which any library keeps a state.
-_STATES: Final = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".distcp")
 
 
 def _is_the_trainers(path: Path, entries: tuple[Entry, ...]) -> bool:
     names = {entry.name for entry in entries}
     if not names.isdisjoint(_MARKS) or any(map(_OF_A_RANK.fullmatch, names)):
         return True
-    stateless = not any(entry.kind == "a folder" or entry.name.endswith(_STATES) for entry in entries)
-    return stateless and _NAMES[0].numbered(path.name) is not None
+    return is_stateless(entries) and _NAMES[0].numbered(path.name) is not None
 
 
 def _of_a_model(path: Path, entries: tuple[Entry, ...]) -> bool:

@@ -1,0 +1,149 @@
+"""The folder that Accelerate's ``save_state`` writes: a state per prepared object, and one of the generators per process.
+
+Rules kept here:
+
+1. Of models, optimizers, schedulers, data loaders and the script's own objects the first has no number and the others count from 1: one
+   that is missing among them is named. Nothing in the folder tells how many there were.
+2. ``checkpoint_N`` counts saves. The step is the optimizers' own; the ``step`` beside the generators counts micro batches since the data
+   last ended, and all processes must agree on it.
+3. A scheduler is stepped once for each process, unless the batches were split among them.
+4. Where the loader kept no state, nothing tells the place in the data. A pickled sampler holds live objects, and is read by nobody.
+5. What the script registered goes with the optimizers: no one else knows what it is, and training does not go on without it.
+6. It is written in place, after the oldest checkpoint was taken away: nothing proves that the writer had finished.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
+from countermark.files.layouts.states import generators_say, table_of, whole_number
+from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
+from countermark.files.layouts.transformers import OPTIMIZER, SCALER, SCHEDULER, TRAINER_STATE
+from countermark.files.layouts.weights import pickled, safetensors, take_weights
+from countermark.files.pickles import TorchFile
+from countermark.files.reading import Entry, OpenFile
+from countermark.run.checkpoint import Component, Unobserved
+
+_SAVES: Final = Naming("checkpoint_{save}")
+_NAMES: Final = (_SAVES, Naming("step_{step}"), Naming("epoch_{epoch}"))
+_PROCESS: Final = re.compile(r"random_states_(0|[1-9][0-9]*)\.pkl", re.ASCII)
+_CUSTOM: Final = re.compile(r"custom_checkpoint_(0|[1-9][0-9]*)\.pkl", re.ASCII)
+#: What only ``save_state`` calls a file.
+_MARK: Final = re.compile(r"(optimizer_[1-9][0-9]*|(scheduler|sampler|dl_state_dict)(_[1-9][0-9]*)?)\.bin", re.ASCII)
+#: Files of the Transformers trainer, whose optimizer can have the name that Accelerate gives the first.
+_TRAINERS: Final = frozenset({OPTIMIZER, SCHEDULER, TRAINER_STATE})
+_SAMPLER: Final = re.compile(r"sampler(_[1-9][0-9]*)?\.bin", re.ASCII)
+_POSITION: Final = "dl_state_dict"
+
+_IN_PLACE: Final = Unobserved(("Accelerate writes in place, file after file, and takes the oldest checkpoint away before it begins",))
+
+
+def _recognises(path: Path, entries: tuple[Entry, ...]) -> bool:
+    names = {entry.name for entry in entries}
+    if any(_MARK.fullmatch(name) or _PROCESS.fullmatch(name) or _CUSTOM.fullmatch(name) for name in names):
+        return True
+    if "optimizer.bin" in names and names.isdisjoint(_TRAINERS):
+        return True
+    return is_stateless(entries) and _SAVES.numbered(path.name) is not None
+
+
+def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
+    names = frozenset(entry.name for entry in entries)
+    reading = LayoutReading(publication=_IN_PLACE)
+    optimizer = _optimizers(folder, names, reading)
+    generators, processes = _generators(folder, names)
+    scheduler = _schedulers(folder, names, reading, processes, frozenset(witness.step for witness in optimizer.steps))
+    reading.step = next((witness.step for witness in (*optimizer.steps, *scheduler.steps)), None)
+    return reading.settle(
+        {
+            Component.MODEL_WEIGHTS: _weights(folder, names, reading),
+            Component.OPTIMIZER_STATE: optimizer,
+            Component.SCHEDULER_STATE: scheduler,
+            Component.RNG_STATE: generators,
+            Component.DATA_POSITION: _position(folder, names),
+        }
+    )
+
+
+def _others(parts: Parts, names: frozenset[str], stem: str, ending: str = ".bin") -> tuple[str, ...]:
+    """The files of all objects but the first, by their numbers; one that is missing below the highest is noted."""
+    numbers = ranks_of(re.compile(rf"{stem}_([1-9][0-9]{{0,3}}){re.escape(ending)}", re.ASCII), names)
+    missing = (number for number in range(1, max(numbers, default=0)) if number not in numbers)
+    parts.whys.extend(f"{stem}_{number}{ending} is missing, and others with higher numbers are there" for number in missing)
+    return tuple(f"{stem}_{number}{ending}" for number in numbers)
+
+
+def _weights(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
+    """The first model as any of the Hugging Face libraries writes one, and each other in its one file."""
+    parts = take_weights(folder, names, reading)
+    for name in _others(parts, names, "model", ".safetensors"):
+        take(parts, folder, name, safetensors)
+    for name in _others(parts, names, "pytorch_model"):
+        take(parts, folder, name, pickled)
+    return parts
+
+
+def _optimizers(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
+    parts = Parts()
+    for name in ("optimizer.bin", *_others(parts, names, "optimizer")):
+        take_optimizer(parts, folder, name, reading)
+    if SCALER in names:
+        take_scaler(parts, folder, SCALER, reading)
+    own = ranks_of(_CUSTOM, names)
+    first = ("custom_checkpoint_0.pkl",) if own else ()
+    for name in (*first, *_others(parts, names, "custom_checkpoint", ".pkl")):
+        take(parts, folder, name, torch_state(lambda file, _: Whole()))
+    return parts
+
+
+def _schedulers(folder: Path, names: frozenset[str], reading: LayoutReading, processes: int, steps: frozenset[int]) -> Parts:
+    parts = Parts()
+    for name in ("scheduler.bin", *_others(parts, names, "scheduler")):
+        take_scheduler(parts, folder, name, reading, processes, steps)
+    return parts
+
+
+def _micro_batches(file: TorchFile, _: OpenFile) -> int | Whys:
+    value = table_of(file.value)
+    count = whole_number(value.get("step"))
+    named = {"python": "random_state", "numpy": "numpy_random_seed", "cpu": "torch_manual_seed"}
+    whys = generators_say({ours: value.get(theirs) for ours, theirs in named.items()})
+    if count is None:
+        whys = (*whys, "it does not count micro batches: it has no step")
+    return Whys(whys) if whys or count is None else count
+
+
+def _generators(folder: Path, names: frozenset[str]) -> tuple[Parts, int]:
+    """The states of the processes' generators, and how many processes there were."""
+    parts = Parts()
+    ranks = ranks_of(_PROCESS, names)
+    if not ranks:
+        parts.absent.append("random_states_0.pkl")
+        return parts, 1
+    counts = take_ranks(parts, folder, "random_states_{}.pkl", ranks, 1, torch_state(_micro_batches))
+    if len(set(counts)) > 1:
+        parts.whys.append(f"its processes had taken different numbers of micro batches: {', '.join(map(str, sorted(set(counts))))}")
+    return parts, parts.workers
+
+
+def _position(folder: Path, names: frozenset[str]) -> Parts:
+    """The states of the data loaders, and pickled samplers; where there is none at all, the first loader's is what is missing."""
+    parts = Parts()
+    samplers = sorted(filter(_SAMPLER.fullmatch, names))
+    for name in samplers:
+        take(parts, folder, name, torch_state(lambda file, _: Whole()))
+    if not samplers or not names.isdisjoint({f"{_POSITION}.bin", f"{_POSITION}_1.bin"}):
+        for name in (f"{_POSITION}.bin", *_others(parts, names, _POSITION)):
+            take(parts, folder, name, torch_state(_loader_says))
+    return parts
+
+
+def _loader_says(file: TorchFile, _: OpenFile) -> Whole | Whys:
+    """A loader counts what it handed out; one that has processes of its own counts since they last told theirs."""
+    state = table_of(file.value)
+    counts = [state.get("_num_yielded"), state.get("_steps_since_snapshot")]
+    return Whole() if any(whole_number(count) is not None for count in counts) else Whys(("it is no state of a data loader",))
+
+
+FOLDER: Final = Layout("accelerate", _NAMES, _recognises, _read)
