@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from countermark.files.layouts import lightning, torchtune, transformers
+from countermark.files.layouts import accelerate, lightning, torchtune, transformers
 from countermark.files.layouts.published import MANIFEST, PUBLISHED_NAMING
 from countermark.files.layouts.reading import Kind, Layout, LayoutReading, Naming, Numbered
 from countermark.files.layouts.weights import take_weights
@@ -36,6 +36,7 @@ __all__ = [
 LAYOUTS: Final[tuple[Layout, ...]] = (
     transformers.MODEL,
     transformers.ADAPTER,
+    accelerate.FOLDER,
     lightning.FILE,
     torchtune.FOLDER,
 )
