@@ -11,6 +11,7 @@ from countermark.files.desired import Desired, encode_desired
 from countermark.files.digest_cache import DigestCache
 from countermark.files.measuring import MeasuredForm
 from countermark.files.publishing import PublishedCheckpoint
+from countermark.lines.checkpoint import Inspected, Inspection
 from countermark.lines.defects import known, sentence
 from countermark.lines.surface import AttemptUnnamed
 from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointReadback, SoundCheckpoint, WeightsOnlyCheckpoint
@@ -31,6 +32,13 @@ def attempt(tmp_path: Path) -> Path:
         checkpoint(folder / "work", step)
     (folder / "work" / "checkpoint-12" / "optimizer.pt").unlink()
     return folder
+
+
+def looked_at(*paths: str, target: str | None = None, vouched: bool = False) -> tuple[Inspected, ...]:
+    """What was seen at each path."""
+    found = inspect_checkpoints(paths, target, vouched, None)
+    assert isinstance(found, Inspection)
+    return found.checkpoints
 
 
 def names(answer: object) -> list[str]:
@@ -63,14 +71,13 @@ def test_a_folder_that_is_nobodys_or_has_no_step_is_not_published(attempt: Path,
 
 
 def test_a_folder_of_checkpoints_stands_for_all_of_them_with_both_answers(attempt: Path, tmp_path: Path) -> None:
-    found = inspect_checkpoints([str(attempt / "work")], None, False, None)
-    assert isinstance(found, tuple)
+    found = looked_at(str(attempt / "work"))
     assert [getattr(one.readback, "step", None) for one in found] == [4, 8, 12]
     assert [names(one.resume) for one in found[:2]] == [["PublicationUnobserved"]] * 2
     assert set(names(found[2].resume)) == {"ComponentMissing", "PublicationIncomplete"}
     assert all(isinstance(one.weights_only, WeightsOnlyCheckpoint) for one in found)
-    vouched = inspect_checkpoints([str(attempt / "work" / "checkpoint-4")], None, True, None)
-    assert isinstance(vouched, tuple) and isinstance(vouched[0].resume, SoundCheckpoint)
+    (vouched,) = looked_at(str(attempt / "work" / "checkpoint-4"), vouched=True)
+    assert isinstance(vouched.resume, SoundCheckpoint) and vouched.resume.vouched
 
 
 def test_a_published_checkpoint_is_held_against_what_is_to_go_on(attempt: Path, tmp_path: Path) -> None:
@@ -80,15 +87,12 @@ def test_a_published_checkpoint_is_held_against_what_is_to_go_on(attempt: Path, 
     other = write(tmp_path / "other.toml", clean_recipe_text().replace("seed = 17", "seed = 18").encode())
 
     def against(target: Path | None) -> object:
-        found = inspect_checkpoints([done.path], None if target is None else str(target), False, None)
-        assert isinstance(found, tuple)
-        return found[0].resume
+        return looked_at(done.path, target=None if target is None else str(target))[0].resume
 
     assert isinstance(against(None), AdmittedCheckpoint) and isinstance(against(recipe), AdmittedCheckpoint)
     assert names(against(other)) == ["ManifestDiverges"]
     assert names(inspect_checkpoints([done.path], "no-such-target", False, None)) == ["NothingNamed"]
-    gone = inspect_checkpoints([str(tmp_path / "gone")], None, False, None)
-    assert isinstance(gone, tuple) and names(gone[0].resume) == ["CheckpointAbsent"]
+    assert names(looked_at(str(tmp_path / "gone"))[0].resume) == ["CheckpointAbsent"]
 
 
 def test_weights_have_a_root_beside_the_digest_of_their_exact_files(tmp_path: Path) -> None:

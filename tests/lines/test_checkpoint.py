@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 from countermark.lines import defects
-from countermark.lines.checkpoint import Inspected, checkpoint_document, component_rows, document_of, publication_word, verdict_lines
+from countermark.lines.checkpoint import (
+    FolderListed,
+    Inspected,
+    Inspection,
+    checkpoint_document,
+    component_rows,
+    document_of,
+    folder_lines,
+    publication_word,
+    summary_rows,
+    verdict_lines,
+)
 from countermark.run.checkpoint import (
     COMPONENTS,
     Atomic,
@@ -83,11 +94,34 @@ def test_what_is_not_there_has_the_same_fields() -> None:
 
 
 def test_one_checkpoint_stands_at_the_top_and_several_do_not() -> None:
-    one: Any = document_of((inspected(),), {})
-    two: Any = document_of((inspected(), inspected(rng_state=ComponentAbsent(()))), {1: [{"code": "ComponentMissing"}]})
-    assert one["step"] == 8
+    one: Any = document_of(Inspection((inspected(),)), {}, 7)
+    both = Inspection((inspected(), inspected(rng_state=ComponentAbsent(()))))
+    two: Any = document_of(both, {1: [{"code": "ComponentMissing"}]}, 0)
+    assert (one["step"], one["hashedBytes"]) == (8, 7)
     assert "step" not in two
     assert [(each["ok"], each["defects"]) for each in two["checkpoints"]] == [(True, []), (False, [{"code": "ComponentMissing"}])]
+
+
+def test_a_row_says_what_a_checkpoint_is_good_for() -> None:
+    gone = CheckpointNotThere("/gone", "nothing is there")
+    absent = Inspected(gone, admit_checkpoint(gone, desired().manifest, frozenset()), admit_weights_only(gone))
+    torn = inspected(rng_state=ComponentAbsent(()))
+    rows = summary_rows((inspected(), torn, absent))
+    assert [row[1:] for row in rows] == [
+        ("8", "transformers-peft", "atomic", "yes", "yes"),
+        ("8", "transformers-peft", "incomplete", "no", "yes"),
+        ("-", "-", "-", "no", "no"),
+    ]
+
+
+def test_a_folder_tells_the_steps_that_several_names_share_and_which_paths_are_meant() -> None:
+    folder = FolderListed(
+        "/", ((4, "checkpoint-4"), (4, "step-4"), (None, "epoch_4"), (8, "step-8"), (None, "epoch_5")), ("tmp-1", HOSTILE)
+    )
+    assert folder.shared == ((4, ("checkpoint-4", "step-4")),)
+    assert folder.places(8) == ("/step-8",) and len(folder.places(None)) == 5
+    assert all(line.isprintable() for line in folder_lines((folder,)))
+    assert folder_lines((FolderListed("/", (), ()),)) == ()
 
 
 def test_held_against_nothing_it_is_whole_in_itself_and_not_admitted() -> None:

@@ -1,17 +1,21 @@
 """Looking at checkpoints that lie anywhere, and publishing a checkpoint of an attempt."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event, Lock
+from typing import Final
 
-from countermark.app.compare import find_run, manifest_of
-from countermark.app.stores import ledger_of
 from countermark.files.attempt_folder import CLAIM
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint, step_of
 from countermark.files.desired import CHECKPOINTS, read_desired
+from countermark.files.digest_cache import DigestCache
+from countermark.files.layouts import UNKNOWN_LAYOUT, numbered
 from countermark.files.publishing import PublishedCheckpoint
 from countermark.files.publishing import publish_checkpoint as publish
-from countermark.lines.checkpoint import Inspected
-from countermark.lines.surface import AttemptUnnamed
+from countermark.files.reading import is_folder, list_folder, list_tree
+from countermark.lines.checkpoint import FolderListed, Inspected, Inspection
+from countermark.lines.surface import AttemptUnnamed, SeveralOfStep
 from countermark.recipe import Manifest, manifest_from_spellings, spellings
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
@@ -19,55 +23,150 @@ from countermark.run.checkpoint import (
     CheckpointDefect,
     CheckpointNotThere,
     CheckpointReadback,
+    ComponentAbsent,
     SoundCheckpoint,
     admit_checkpoint,
     admit_weights_only,
     sound_checkpoint,
 )
-from countermark.values import NonEmpty, Refused
+from countermark.values import NonEmpty, Refused, shown
+
+#: How many names a sentence tells of what may have been meant.
+_TOLD_MAX: Final = 5
+_LOOKED_INTO_MAX: Final = 100
+_THREADS_MAX: Final = 4
 
 
 def inspect_checkpoints(
-    paths: Sequence[str], target: str | None, vouched: bool, folder: Path | None, url: str | None = None
-) -> tuple[Inspected, ...] | Refused[object]:
+    paths: Sequence[str],
+    target: str | None,
+    vouched: bool,
+    folder: Path | None,
+    url: str | None = None,
+    *,
+    step: int | None = None,
+    cache: DigestCache | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Inspection | Refused[object]:
     """Each checkpoint, with both answers; ``target`` is the recipe or run that is to go on. A folder of checkpoints stands for all of them,
-    in the order of their steps."""
+    in the order of their steps, or for the one of ``step``. ``progress`` is told of the bytes done and of all bytes."""
     desired: Manifest | None = None
     members: frozenset[str] | None = None
     if target is not None:
+        from countermark.app.compare import manifest_of
+
         found = manifest_of(target, folder, url)
         if isinstance(found, Refused):
             return found
         desired, members = found, _members_of(target, folder, url)
-    return tuple(_inspected(Path(path), desired, members, vouched) for path in _expanded(paths))
+    named = [_named(path, step) for path in dict.fromkeys(paths)]
+    folders = tuple(one for one in named if isinstance(one, FolderListed))
+    shared = tuple(SeveralOfStep(one.path, at, names) for one in folders for at, names in one.shared)
+    if step is not None and (asked_for_several := NonEmpty.of(one for one in shared if one.step == step)):
+        return Refused(asked_for_several)
+    places = [place for one in named for place in (one.places(step) if isinstance(one, FolderListed) else (one,))]
+    readbacks = _read_all(places, cache, progress)
+    inspected = (Inspected(each, _resumable(each, desired, members, vouched), admit_weights_only(each)) for each in readbacks)
+    return Inspection(tuple(inspected), folders, shared)
 
 
-def _expanded(paths: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for text in paths:
-        path = Path(text)
-        listed = list_checkpoints(path) if path.is_dir() and step_of(path.name) is None else None
-        if isinstance(listed, CheckpointListing) and listed.checkpoints:
-            found.extend(str(path / name) for _, name in listed.checkpoints)
-        else:
-            found.append(text)
-    return found
+def _named(text: str, step: int | None) -> "FolderListed | str | CheckpointNotThere":
+    """What a path names: a folder of checkpoints, a checkpoint, or nothing that was asked for."""
+    path = Path(text)
+    itself = numbered(path.name, "a folder")
+    listed = list_checkpoints(path) if itself is None and is_folder(path) else None
+    if isinstance(listed, CheckpointListing) and listed.checkpoints:
+        steps = tuple((step_of(name), name) for _, name in listed.checkpoints)
+        if step is not None and step not in {one for one, _ in steps}:
+            there = ", ".join(dict.fromkeys(str(one) for one, _ in steps[-_TOLD_MAX:] if one is not None))
+            return CheckpointNotThere(text, f"no checkpoint of step {step} is in it, only of {there or 'no step at all'}")
+        return FolderListed(text, steps, listed.others)
+    if step is not None and step_of(path.name) != step:
+        return CheckpointNotThere(text, f"it is no checkpoint of step {step}, and no folder of checkpoints")
+    return text
+
+
+def _read_all(
+    places: Sequence[str | CheckpointNotThere], cache: DigestCache | None, progress: Callable[[int, int], None] | None
+) -> list[CheckpointReadback | CheckpointNotThere]:
+    """What is at each place, in their order. Several are read at once: hashing leaves the interpreter to others. Whoever stops this stops
+    all of them within one piece of a file."""
+    stopped, lock = Event(), Lock()
+    total = sum(map(_size, places)) if progress is not None else 0
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        if stopped.is_set():
+            raise _Stopped
+        if progress is not None:
+            with lock:
+                done += count
+                progress(min(done, total - 1), total)
+
+    def read(place: str | CheckpointNotThere) -> CheckpointReadback | CheckpointNotThere:
+        return place if isinstance(place, CheckpointNotThere) else _told(read_checkpoint(Path(place), cache, advance))
+
+    try:
+        if len(places) < 2:
+            return [read(place) for place in places]
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(min(len(places), os.cpu_count() or 1, _THREADS_MAX)) as pool:
+            try:
+                return list(pool.map(read, places))
+            except BaseException:
+                stopped.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+    finally:
+        if progress is not None:
+            progress(total, total)
+
+
+class _Stopped(Exception):
+    """Another thread was stopped, and this one with it."""
+
+
+def _size(place: str | CheckpointNotThere) -> int:
+    entries = () if isinstance(place, CheckpointNotThere) else list_tree(Path(place))
+    if isinstance(entries, tuple):
+        return sum(entry.stamp.bytes for entry in entries if entry.kind == "a regular file")
+    try:
+        return os.lstat(str(place)).st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _told(readback: CheckpointReadback | CheckpointNotThere) -> CheckpointReadback | CheckpointNotThere:
+    """The readback; where there is none, or nothing of a checkpoint in it, what is near that may have been meant."""
+    path = Path(readback.path)
+    if isinstance(readback, CheckpointNotThere):
+        beside = list_checkpoints(path.parent)
+        names = [name for _, name in beside.checkpoints] if isinstance(beside, CheckpointListing) else []
+        near = f"; beside it {'is' if len(names) == 1 else 'are'} {', '.join(map(shown, names[-_TOLD_MAX:]))}" if names else ""
+        return CheckpointNotThere(readback.path, readback.why + near)
+    empty = readback.layout == UNKNOWN_LAYOUT and all(isinstance(each, ComponentAbsent) for each in readback.components.values())
+    if not empty or numbered(path.name, "a folder") is not None:
+        return readback
+    below = list_folder(path)
+    folders = [entry.name for entry in below if entry.kind == "a folder"][:_LOOKED_INTO_MAX] if isinstance(below, tuple) else []
+    holding = [name for name in folders if isinstance(one := list_checkpoints(path / name), CheckpointListing) and one.checkpoints]
+    inside = f", and checkpoints lie in {', '.join(shown(str(path / name)) for name in holding[:_TOLD_MAX])}" if holding else ""
+    return CheckpointNotThere(readback.path, f"no file of a checkpoint lies in this folder{inside}")
 
 
 def _members_of(target: str, folder: Path | None, url: str | None) -> frozenset[str] | None:
     """The attempts of the run that a target names; None where it names no run, and membership is not asked."""
     if Path(target).exists() or folder is None:
         return None
+    from countermark.app.compare import find_run
+    from countermark.app.stores import ledger_of
     from countermark.store.opening import open_store
 
     with open_store(ledger_of(folder, url), create=False) as store:
         record = find_run(store, target)
     return None if isinstance(record, Refused) else frozenset(claim.attempt.nonce.hex for claim in record.ledger.claims)
-
-
-def _inspected(path: Path, desired: Manifest | None, members: frozenset[str] | None, vouched: bool) -> Inspected:
-    readback = read_checkpoint(path)
-    return Inspected(readback, _resumable(readback, desired, members, vouched), admit_weights_only(readback))
 
 
 def _resumable(

@@ -1,46 +1,93 @@
-"""``countermark checkpoint inspect``: what a checkpoint holds, and everything that speaks against going on from it."""
+"""``countermark checkpoint inspect``: what checkpoints hold, and everything that speaks against going on from each."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from countermark.cli.answers import REFUSED, Answer, Lines, Table
-from countermark.cli.options import JsonOption, StoreOption
+from countermark.cli.options import FreshOption, JsonOption, StoreOption
+
+if TYPE_CHECKING:
+    from countermark.lines.checkpoint import Inspected, Inspection
+    from countermark.lines.defects import AnyDefect
+
+_SUMMARY = ("checkpoint", "step", "layout", "publication", "resume", "weights only")
 
 
 def checkpoint_inspect(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="A checkpoint's folder.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="A checkpoint (a folder, or one file), or a folder of checkpoints for all of them."),
+    ],
     target: Annotated[
         str | None, typer.Option("--for", metavar="RECIPE|RUN", help="The recipe or run that is to go on; by default what it says itself.")
     ] = None,
+    step: Annotated[
+        int | None, typer.Option("--step", metavar="N", min=0, help="Of a folder of checkpoints, the one of this step.")
+    ] = None,
     vouch: Annotated[bool, typer.Option("--vouch", help="You know that its writer had finished: recorded as such.")] = False,
+    fresh: FreshOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> Answer:
     """Show components, digests and step witnesses, and every defect."""
     from countermark.app.inspect import inspect_checkpoints
-    from countermark.cli.context import settings
+    from countermark.cli.context import digest_cache, settings
     from countermark.cli.failures import CallRefused
-    from countermark.lines.checkpoint import component_rows, document_of, verdict_lines
-    from countermark.lines.defects import AnyDefect, defect_documents, known, sentence
+    from countermark.cli.progress import watched_hashing
+    from countermark.lines.checkpoint import document_of
+    from countermark.lines.defects import defect_documents, known
     from countermark.lines.texts import counted
-    from countermark.run.checkpoint import CheckpointReadback
     from countermark.values import Refused
 
-    chosen = settings(store_url=store)
-    found = inspect_checkpoints(tuple(paths), target, vouch, chosen.store, chosen.database)
+    # Only what is held against a run asks the store, and so the settings.
+    chosen = None if target is None and store is None else settings(store_url=store)
+    place = (None, None) if chosen is None else (chosen.store, chosen.database)
+    cache = digest_cache(fresh)
+    found = inspect_checkpoints(paths, target, vouch, *place, step=step, cache=cache, progress=watched_hashing("checkpoints"))
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
-    blocks: list[Lines | Table] = []
-    defects: list[AnyDefect] = []
-    for inspected in found:
-        blocks.append(Lines(verdict_lines(inspected)))
-        if isinstance(inspected.readback, CheckpointReadback):
-            blocks.append(Table(("component", "state", "step", "size", "digest"), component_rows(inspected.readback)))
-        against = inspected.defects()
-        defects.extend(against)
-        blocks.append(Lines(tuple(f"{type(each).__name__}: {sentence(each).message}" for each in against)))
-    document = document_of(found, {at: defect_documents(inspected.defects()) for at, inspected in enumerate(found)})
-    bad = sum(bool(inspected.defects()) for inspected in found)
-    summary = f"{bad} of {counted(len(found), 'checkpoint')} cannot be resumed from; --json says what to do about each defect"
-    return Answer(document, tuple(blocks), tuple(defects), chosen.warnings, REFUSED if defects else 0, summary=summary if defects else None)
+    looked_at = found.checkpoints
+    each = {at: defect_documents(inspected.defects()) for at, inspected in enumerate(looked_at)}
+    alone: tuple[AnyDefect, ...] = (*known(found.shared), *known(cache.disagreed))
+    defects: tuple[AnyDefect, ...] = (*(defect for inspected in looked_at for defect in inspected.defects()), *alone)
+    blocks = (*(_one(looked_at[0]) if len(looked_at) == 1 else _several(looked_at)), *_beside(found, alone))
+    bad = sum(bool(inspected.defects()) for inspected in looked_at)
+    summary = f"{bad} of {counted(len(looked_at), 'checkpoint')} cannot be resumed from; --json says what to do about each defect"
+    document = document_of(found, each, cache.hashed)
+    warned = (*(() if chosen is None else chosen.warnings), *known(cache.warnings))
+    return Answer(document, blocks, defects, warned, REFUSED if defects else 0, summary=summary if bad else None)
+
+
+def _one(inspected: "Inspected") -> tuple[Lines | Table, ...]:
+    """All of one checkpoint: what it is, its five components, and what is wrong with it."""
+    from countermark.lines.checkpoint import component_rows, verdict_lines
+    from countermark.run.checkpoint import CheckpointReadback
+
+    readback = inspected.readback
+    rows = component_rows(readback) if isinstance(readback, CheckpointReadback) else ()
+    components = (Table(("component", "state", "step", "size", "digest"), rows),) if rows else ()
+    return (Lines(verdict_lines(inspected)), *components, Lines(_against(inspected, "")))
+
+
+def _several(checkpoints: "tuple[Inspected, ...]") -> tuple[Lines | Table, ...]:
+    """One row for each, and below what speaks against each."""
+    from countermark.lines.checkpoint import summary_rows
+
+    against = tuple(line for each in checkpoints for line in _against(each, f"{each.readback.path}: "))
+    return (Table(_SUMMARY, summary_rows(checkpoints)), Lines(against))
+
+
+def _beside(found: "Inspection", alone: "tuple[AnyDefect, ...]") -> tuple[Lines, ...]:
+    """What no single checkpoint says: what else lies in the folders, which names are shared, and digests that were wrong."""
+    from countermark.lines.checkpoint import folder_lines
+    from countermark.lines.defects import sentence
+
+    lines = (*(f"{type(each).__name__}: {sentence(each).message}" for each in alone), *folder_lines(found.folders))
+    return (Lines(lines),) if lines else ()
+
+
+def _against(inspected: "Inspected", before: str) -> tuple[str, ...]:
+    from countermark.lines.defects import sentence
+
+    return tuple(f"{before}{type(each).__name__}: {sentence(each).message}" for each in inspected.defects())

@@ -33,6 +33,11 @@ def hashing(what: str) -> Callable[[int, int], None]:
     return draw
 
 
+def watched_hashing(what: str) -> Callable[[int, int], None] | None:
+    """As ``hashing``; None where nobody watches, so that nobody adds up what is to be read either."""
+    return hashing(what) if sys.stderr.isatty() else None
+
+
 def sweeping() -> Callable[[str], None]:
     """Told the stage that a sweep reads, and an empty text at its end; draws one line in its place and clears it. A long sweep reads and
     hashes what attempts left: the line says at which of its stages it is."""

@@ -316,7 +316,8 @@ def _checkpoint_inspect() -> list[Schema]:
     """Of a single checkpoint the fields stand at the top as well."""
     always, there = _checkpoint()
     one = record({"ok": YES_OR_NO, **always, "defects": listed(ref("defect"))}, there)
-    checkpoints = {"checkpoints": listed(one, minItems=1)}
+    folder = record({"path": TEXT, "others": listed(TEXT)})
+    checkpoints = {"checkpoints": listed(one, minItems=1), "folders": listed(folder), "hashedBytes": WHOLE}
     return [answer(checkpoints), answer({**always, **checkpoints}, there)]
 
 

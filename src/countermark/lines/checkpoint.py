@@ -7,10 +7,12 @@ Rules kept here:
 2. A component is ``read``, ``missing`` or ``unread``; one that changed while it was read is ``unread``.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
+from countermark.lines.surface import SeveralOfStep
 from countermark.lines.texts import Document, JsonValue, listed, number, plain, sized
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
@@ -44,6 +46,38 @@ class Inspected:
     def defects(self) -> tuple[CheckpointDefect, ...]:
         """Everything that speaks against going on from it."""
         return tuple(self.resume.defects) if isinstance(self.resume, Refused) else ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FolderListed:
+    """A folder that was named for the checkpoints in it: (step, name) in their order, the step None where a name counts something else, and
+    the names of what is no checkpoint."""
+
+    path: str
+    checkpoints: tuple[tuple[int | None, str], ...]
+    others: tuple[str, ...]
+
+    @property
+    def shared(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """Steps that several names tell, with those names."""
+        told = Counter(step for step, _ in self.checkpoints if step is not None)
+        return tuple((step, tuple(name for one, name in self.checkpoints if one == step)) for step, times in told.items() if times > 1)
+
+    def places(self, step: int | None) -> tuple[str, ...]:
+        """The paths of its checkpoints, or of those of one step."""
+        return tuple(f"{self.path.rstrip('/')}/{name}" for one, name in self.checkpoints if step is None or one == step)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything that was looked at in one call: the checkpoints in the order in which they were named, the folders that stood for some of
+    them, and what was named twice."""
+
+    checkpoints: tuple[Inspected, ...]
+    folders: tuple[FolderListed, ...] = ()
+    shared: tuple[SeveralOfStep, ...] = ()
 
 
 def publication_word(publication: Publication) -> str:
@@ -171,11 +205,44 @@ def _answer(answer: AdmittedCheckpoint | SoundCheckpoint | WeightsOnlyCheckpoint
             return f"not admissible ({listed(dict.fromkeys(type(defect).__name__ for defect in defects))})"
 
 
-def document_of(checkpoints: tuple[Inspected, ...], defects_of: Mapping[int, list[JsonValue]]) -> Document:
-    """Every checkpoint, and the fields of the only one at the top where there is one."""
+def summary_rows(checkpoints: tuple[Inspected, ...]) -> tuple[tuple[str, ...], ...]:
+    """Of each checkpoint one row: path, step, layout, publication, and whether it is good for going on and for its weights."""
+    return tuple(
+        (one.readback.path, *_told(one.readback), _word(one.resume), "no" if isinstance(one.weights_only, Refused) else "yes")
+        for one in checkpoints
+    )
+
+
+def _told(readback: CheckpointReadback | CheckpointNotThere) -> tuple[str, str, str]:
+    if isinstance(readback, CheckpointNotThere):
+        return ("-", "-", "-")
+    return (str(readback.step), readback.layout, publication_word(readback.publication))
+
+
+def _word(answer: AdmittedCheckpoint | SoundCheckpoint | Refused[CheckpointDefect]) -> str:
+    match answer:
+        case Refused():
+            return "no"
+        case AdmittedCheckpoint(vouched=True) | SoundCheckpoint(vouched=True):
+            return "vouched for"
+        case AdmittedCheckpoint():
+            return "yes"
+        case SoundCheckpoint():
+            return "whole"
+
+
+def folder_lines(folders: tuple[FolderListed, ...]) -> tuple[str, ...]:
+    """What lies beside the checkpoints of each folder and is none."""
+    return tuple(f"{plain(one.path)}: no checkpoints by their names: {listed(map(plain, one.others))}" for one in folders if one.others)
+
+
+def document_of(inspection: Inspection, defects_of: Mapping[int, list[JsonValue]], hashed: int) -> Document:
+    """Every checkpoint, and the fields of the only one at the top where there is one; ``hashed``: the bytes that were not known before."""
+    checkpoints = inspection.checkpoints
     each: list[JsonValue] = [
         {"ok": not isinstance(inspected.resume, Refused), **checkpoint_document(inspected), "defects": defects_of.get(at, [])}
         for at, inspected in enumerate(checkpoints)
     ]
+    folders: list[JsonValue] = [{"path": one.path, "others": list(one.others)} for one in inspection.folders]
     top = checkpoint_document(checkpoints[0]) if len(checkpoints) == 1 else {}
-    return {**top, "checkpoints": each}
+    return {**top, "checkpoints": each, "folders": folders, "hashedBytes": number(hashed)}

@@ -23,6 +23,7 @@ from countermark.lines.surface import (
     SettingUnknown,
     SettingUnreadable,
     SeveralNamed,
+    SeveralOfStep,
     StoreFinding,
     SurfaceDefect,
     SweepUndecodable,
@@ -47,7 +48,7 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 f"{plain(setting)} from {plain(source)} cannot be used ({quoted(found)}), because {plain(why)}",
                 "correct it there; countermark doctor shows every setting and where it came from",
             )
-        case EnvironmentFault(_, what, where, mend):
+        case EnvironmentFault(_, what, where, mend) | StoreFinding(_, where, what, mend):
             return Sentence(f"{plain(what)} ({plain(where)})", plain(mend))
         case RetriesUsedUp(allowed, used):
             return Sentence(
@@ -59,8 +60,6 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
             return _command_differs(" ".join(recorded), " ".join(given))
         case AttemptNotFenced(attempt, why, hosts):
             return _not_fenced(short(attempt.nonce.hex), why, hosts)
-        case StoreFinding(_, where, what, mend):
-            return Sentence(f"{plain(what)} ({plain(where)})", plain(mend))
         case NothingNamed(name):
             return Sentence(
                 f"nothing goes by the name {quoted(name)}: no recipe file, no checkpoint, no run or attempt of this store",
@@ -68,6 +67,8 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
             )
         case SeveralNamed(name, candidates):
             return Sentence(f"{quoted(name)} names several: {listed(map(plain, candidates))}", "write more digits of the id")
+        case SeveralOfStep(path, step, names):
+            return Sentence(f"{quoted(path)} holds several of step {step}: {listed(map(plain, names))}", "name the one by its path")
         case CheckpointDeclaresNothing(path):
             return Sentence(
                 f"the checkpoint at {quoted(path)} has no manifest of ours, so it does not say which computation it belongs to",

@@ -110,6 +110,16 @@ class SeveralNamed:
 
 @final
 @dataclass(frozen=True, slots=True)
+class SeveralOfStep:
+    """Several checkpoints of a folder bear the name of one step, so that the step alone names none of them."""
+
+    path: str
+    step: int
+    names: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CheckpointDeclaresNothing:
     """The checkpoint has no manifest of ours in it, so it does not say which computation it belongs to."""
 
@@ -210,6 +220,6 @@ class DifferenceFailsOn:
 
 SurfaceDefect = (
     WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | AttemptNotFenced | StoreFinding
-    | NothingNamed | SeveralNamed | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
+    | NothingNamed | SeveralNamed | SeveralOfStep | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
     | SweepUndecodable | DifferenceFailsOn | DecisionDefect | RulingDefect
 )  # fmt: skip

@@ -59,7 +59,7 @@ from countermark.files.attempt_folder import (
     read_bounded,
     read_terminal,
 )
-from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
+from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint, step_of
 from countermark.files.desired import CHECKPOINTS, EFFECTIVE
 from countermark.files.layouts.weights import adapter_facts
 from countermark.files.outputs import measure_output
@@ -315,7 +315,8 @@ def _checkpoints(attempt: AttemptKey, folder: Path, found: _Found[CheckpointSeen
         elif readback.attempt is not None and readback.attempt != attempt.nonce.hex:
             found.misfiled.append(Misfiled(attempt, readback.attempt))
         else:
-            found.members.append(CheckpointSeen(attempt, readback.step, readback.path, readback))
+            named = step_of(name)
+            found.members.append(CheckpointSeen(attempt, readback.step if named is None else named, readback.path, readback))
 
 
 def _artifact_facts(folder: Path) -> tuple[ArtifactFact, ...]:
