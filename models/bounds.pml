@@ -42,7 +42,8 @@ byte kills = KILLS;
 byte holds = HOLDS;
 #endif
 
-/* Launch calls that surely started nothing: a full disk, a folder that cannot be made. */
+/* Launch calls that surely started nothing: a folder that cannot be made, no room before the claim or for a process, a supervisor that says
+ * it did not start. The model believes them less than they deserve: what was launched may still start after its refusal. */
 #ifdef REFUSALS
 byte refusals = REFUSALS;
 #define MAY_REFUSE (refusals > 0)

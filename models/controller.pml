@@ -471,6 +471,9 @@ proctype controls(byte c) {
   :: d_step { I.next == LAUNCH -> launch(); ALIKE }
   :: d_step { I.next == LAUNCH && MAY_REFUSE ->
        REFUSE; I.result = REFUSED; printf("Controller %d's launch call for attempt %d is refused.\n", c + 1, I.which + 1); HEARD; ALIKE }
+  /* The supervisor that was launched may say itself that it did not start. Others of the same attempt may still be about to. */
+  :: d_step { I.next == HEAR && !STARTED(I.which) && MAY_REFUSE ->
+       REFUSE; I.result = REFUSED; printf("Controller %d hears that attempt %d was not started.\n", c + 1, I.which + 1); HEARD; ALIKE }
   :: d_step { I.next == HEAR && STARTED(I.which) -> I.result = DISPATCHED; HEARD; ALIKE }
   :: d_step { I.next == HEAR && !STARTED(I.which) -> I.result = UNKNOWN; HEARD; ALIKE }
   :: d_step { I.next == RECORD -> record(); ALIKE }

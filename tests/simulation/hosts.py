@@ -138,7 +138,7 @@ class Folder:
     checkpoints: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
     executions: list[Execution] = field(default_factory=list[Execution])
     lies: set[Lie] = field(default_factory=set[Lie])
-    #: A call was refused before it came as far as this folder; another call of the same claim may have gone on.
+    #: A call that started nothing said so; another call of the same claim may have gone on.
     refused: bool = False
 
     def lives(self) -> bool:
@@ -150,7 +150,7 @@ class Folder:
 class Said:
     """What a supervisor told whoever started it; empty while it said nothing."""
 
-    answer: Literal["", "started", "already"] = ""
+    answer: Literal["", "started", "already", "not started"] = ""
 
 
 def exclusive(folder: Folder) -> bool:
@@ -169,6 +169,9 @@ def supervisor(world: "World", host: Host, folder: Folder, said: Said) -> Script
     yield "begun"
     if exclusive(folder):
         said.answer = "already"
+        return
+    if not world.cluster and world.fails("refuse"):
+        said.answer = "not started"
         return
     folder.started = (host, host.boot, me)
     yield "start written"

@@ -3,8 +3,8 @@
 Rules kept here:
 
 1. Between any two steps of a launch, a fence or a stop its caller may wait or die; what it did until then stays.
-2. A launch that was broken off says what ``countermark.launch.local`` would: the start receipt decides, nothing else does. A cluster's call
-   that timed out may have queued the job or not.
+2. A launch that was broken off says what ``countermark.launch.local`` would: the start receipt decides, nothing else does. It may find no
+   room before the claim, for a process, or for the supervisor's start. A cluster's call that timed out may have queued the job or not.
 3. A cluster's key closes the gap between launch and record only: it is free again once the job is forgotten.
 """
 
@@ -21,6 +21,8 @@ from tests.simulation.hosts import Folder, Host, Job, Said, supervisor
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+_NO_ROOM = DispatchRefused("no space left on device")
 
 
 class SimLauncher:
@@ -45,12 +47,14 @@ class SimLauncher:
     def dispatch(self, order: LaunchOrder) -> LaunchResult:
         world = self.world
         world.pause("launch called")
-        if world.fails("refuse"):
-            self._made(order.nonce).refused = True
-            return DispatchRefused("no space left on device")
         folder = self._made(order.nonce)
+        if world.fails("refuse"):
+            return self._looked(folder, _NO_ROOM)
         world.pause("folder made")
+        world.pause("manifest written")
         if not folder.claimed:
+            if world.fails("refuse"):
+                return self._looked(folder, _NO_ROOM)
             world.may_be_lied_about(folder)
         folder.claimed = True
         world.pause("claim written")
@@ -64,6 +68,8 @@ class SimLauncher:
         world = self.world
         if folder.started is not None:
             return Dispatched("already started")
+        if world.fails("refuse"):
+            return self._looked(folder, _NO_ROOM)
         said = Said()
         name = f"supervisor of {folder.attempt.nonce.hex[:2]}"
         started = world.spawn(name, self.host, lambda: supervisor(world, self.host, folder, said))
@@ -72,9 +78,17 @@ class SimLauncher:
             if world.fails("time out"):
                 break
             world.pause("waiting for the supervisor")
-        if said.answer or folder.started is not None:
+        if said.answer in ("started", "already"):
             return Dispatched("started")
-        return DispatchUnknown("the supervisor said nothing")
+        return self._looked(folder, _NO_ROOM if said.answer == "not started" else DispatchUnknown("the supervisor said nothing"))
+
+    def _looked(self, folder: Folder, said: DispatchRefused | DispatchUnknown) -> LaunchResult:
+        """The answer of a call that heard of no start."""
+        if folder.started is not None:
+            return Dispatched(f"started, although {said.why}")
+        if isinstance(said, DispatchRefused):
+            folder.refused = True
+        return said
 
     def _submit(self, nonce: str, folder: Folder) -> LaunchResult:
         """Submit a job, or get the one of this claim where the cluster can."""

@@ -169,6 +169,7 @@ MUTANTS: Mapping[str, Fault] = {
             (places, "creates_or_gets", lambda launcher: True),
         ),
         _fault("unknown is taken for refused", (acting, "_launch", _unknown_is_refused)),
+        _fault("a launch that failed is refused without a look", (SimLauncher, "_looked", lambda launcher, folder, said: said)),
         _fault("no fence before a relaunch", (SimLauncher, "fence", _lock_free_fence)),
         _fault("the start is not exclusive", (hosts, "exclusive", lambda folder: False)),
         _fault("the child does not look at the fence", (hosts, "barred", lambda folder: False)),
