@@ -16,7 +16,7 @@ ARGS ?=
 POSTGRES := /usr/lib/postgresql
 CREATECLUSTER := /etc/postgresql-common/createcluster.conf
 
-.PHONY: help test check lint types imports unit slow demo setup postgres docs models checker simulate torture mutation clean
+.PHONY: help test check lint types imports unit slow demo setup postgres docs models checker simulate torture mutation fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ torture: $(VENV)/test.stamp ## Real kill -9 and SIGSTOP over real ledgers: thous
 mutation: $(VENV)/test.stamp ## Small changes of the heart, which tests must notice: hours, goes on where it was (FRESH=1, ARGS="claims key")
 	@nice -n 15 $(BIN)/python -m tests.mutation $(ARGS)
 
+fuzz: $(VENV)/fuzz.stamp ## Every reader of hostile files under a fuzzer: ten minutes each, goes on where it was (ARGS="pickle --seconds 60", "--fresh")
+	@nice -n 15 $(BIN)/python -m tests.fuzz $(ARGS)
+
 bench: $(VENV)/test.stamp ## Speed against bare statements, a peer and sizes: half an hour, best on a quiet machine (ARGS="--quick" or "--keep")
 	@for script in reconcile rounds listing claims weights_diff weights_root; do $(BIN)/python bench/$$script.py $(ARGS) || exit 1; done
 	@for script in rounds listing; do $(BIN)/python bench/$$script.py --ledger PostgreSQL $(ARGS) || exit 1; done
@@ -99,7 +102,7 @@ docs: $(VENV)/test.stamp ## Write the reference pages and the schema again from 
 	$(BIN)/python -m countermark.cli.schema
 
 clean: ## Remove what the targets made, the environment included
-	rm -rf mutants $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo
+	rm -rf mutants .fuzz $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than the files that decide what is installed: a change of them installs again.
@@ -120,4 +123,9 @@ $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
 $(VENV)/test.stamp: $(VENV)/demo.stamp
 	@echo "countermark: the checkers, the test runner, TRL, Lightning and the PostgreSQL driver"
 	@$(PIP) --editable '.[demo,trl,lightning,postgres,dev]'
+	@touch $@
+
+$(VENV)/fuzz.stamp: $(VENV)/test.stamp
+	@echo "countermark: the fuzzer"
+	@$(PIP) --editable '.[fuzz]'
 	@touch $@

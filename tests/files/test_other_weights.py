@@ -10,12 +10,14 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from countermark.files import archive as archives
 from countermark.files import gguf, npz, torch_weights
 from countermark.files.gguf import TYPES
 from countermark.files.opened_weights import OpenedWeights, open_weights
 from countermark.values import Refused
 from countermark.weights.refusals import ArraysUnreadable, GgufUnreadable, PickleUnreadable
 from tests.faults import planted, proven_by
+from tests.files import torchfiles
 from tests.files.ggufs import DATA, GOOD, gguf_file, info, text
 from tests.files.tensors import encoded, f32, write
 
@@ -68,6 +70,36 @@ def test_tensors_of_torch_are_read_in_their_own_order(tmp_path: Path, torch: Any
 def test_a_view_that_repeats_elements_is_refused_by_name(tmp_path: Path, torch: Any) -> None:
     torch.save({"wide": torch.zeros(1).expand(1 << 40), "fine": torch.zeros(2)}, tmp_path / "w.pt")
     assert whys(tmp_path / "w.pt", PickleUnreadable) == ("tensor 'wide' repeats elements of its storage",)
+
+
+STORAGE: Final = (
+    b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu\x8a\x03"
+    + (250_000).to_bytes(3, "little")
+    + b"tQ"
+)
+
+
+def column(offset: int) -> bytes:
+    """Every second number of a storage from ``offset`` on, 60,000 of them."""
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(h\x00M" + struct.pack("<H", offset) + b"(K\x02M`\xeat(K\x01K\x02t\x89}tR"
+
+
+@proven_by(planted(torch_weights, "_RATIO_MAX", 10**9))
+def test_views_that_overlap_ask_for_little_more_than_the_file_holds(tmp_path: Path) -> None:
+    for count, expected in ((2, ()), (200, ("its tensors overlap: they ask for 96000000 bytes, more than 16 times what it holds",))):
+        program = b"\x80\x02](" + STORAGE + b"q\x00" + b"".join(map(column, range(count))) + b"e."
+        members = {"archive/data.pkl": program, "archive/data/0": bytes(1_000_000)}
+        path = write(tmp_path / "w.pt", torchfiles.archive(members))
+        assert (whys(path, PickleUnreadable) if expected else tuple(data_of(path))[2:]) == expected
+
+
+@proven_by(planted(torch_weights, "_NAMES_PER_BYTE", 10**9))
+def test_names_that_repeat_a_long_key_are_bounded(tmp_path: Path) -> None:
+    tensor = column(0).replace(b"h\x00", STORAGE + b"q\x00", 1) + b"q\x01"
+    key = b"X" + struct.pack("<I", 100_000) + b"k" * 100_000
+    program = b"\x80\x02}" + key + b"](" + tensor + b"h\x01" * 2000 + b"es."
+    path = write(tmp_path / "w.pt", torchfiles.archive({"archive/data.pkl": program, "archive/data/0": bytes(1_000_000)}))
+    assert whys(path, PickleUnreadable) == ("it holds 188 tensors or more: more names than any model has",)
 
 
 def test_what_would_run_is_named_and_not_run(tmp_path: Path, torch: Any) -> None:
@@ -131,6 +163,8 @@ ILL: Final = {
         "its elements are records, which no weights are",
     ),
     "huge": (FINE.replace("(1,)", f"({2**62}, {2**62})"), b"1234", f"it holds 4 bytes, and its type and shape ask for {2**126}"),
+    "unhashable": ("{[]}", b"", "its header cannot be read (TypeError)"),
+    "padded": (FINE + "\xa0", b"1234", "its header cannot be read (SyntaxError)"),
     "deep": ("(" * 5000, b"", "its header cannot be read"),
 }
 
@@ -140,6 +174,36 @@ def test_every_array_that_is_wrong_is_named(tmp_path: Path) -> None:
     found = whys(path, ArraysUnreadable)
     assert [why.partition(".npy")[0].strip("'") for why in found] == list(ILL)
     assert [told[2] in why for told, why in zip(ILL.values(), found, strict=True)] == [True] * len(ILL)
+
+
+@proven_by(planted(npz, "_PACKED", range(20)))
+def test_arrays_are_packed_as_numpy_packs_them(tmp_path: Path) -> None:
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        with zipfile.ZipFile(tmp_path / "w.npz", "w", method) as file:
+            file.writestr("a.npy", npy(FINE, b"1234"))
+        assert whys(tmp_path / "w.npz", ArraysUnreadable) == ("'a.npy': it is packed in a way that NumPy never uses",)
+
+
+def directory_believed() -> AbstractContextManager[object]:
+    """The directory may have any size."""
+    return planted(archives, "MEMBERS_MAX", 10**9)()
+
+
+@proven_by(directory_believed)
+def test_an_archive_is_one_that_numpy_takes_and_its_directory_is_bounded(tmp_path: Path) -> None:
+    path = archive(tmp_path / "w.npz", a=npy(FINE, b"1234"))
+    content = path.read_bytes()
+    assert whys(write(path, b"#!" + content), ArraysUnreadable) == ("its directory does not lie where its end says",)
+    with zipfile.ZipFile(write(path, b"#!/bin/sh\n"), "a") as file:
+        file.writestr("a.npy", npy(FINE, b"1234"))
+    assert whys(path, ArraysUnreadable) == ("something stands before its first array",)
+    at = content.rindex(b"PK\x05\x06")
+    begin = struct.unpack_from("<L", content, at + 16)[0]
+    record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 600_000, 600_000, at - begin, begin)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, at, 1)
+    assert whys(write(path, content[:at] + record + locator + content[at:]), ArraysUnreadable) == (
+        f"its directory has 600000 entries in {at - begin} bytes, more than any checkpoint needs",
+    )
 
 
 def no_ratio() -> AbstractContextManager[object]:
@@ -186,6 +250,7 @@ BROKEN: Final[dict[str, tuple[bytes, tuple[str, ...]]]] = {
         gguf_file([info(b"a", (2,), 0, 4), info(b"b", (2,), 99, 32)], bytes(64)),
         ("tensor 'a': its offset 4 is no multiple of 32", "tensor 'b': its type 99 is not known"),
     ),
+    "a number as a block": (gguf_file([info(b"a", (), 8, 0)], b""), ("tensor 'a': its rows of 1 elements are no whole blocks of 32",)),
     "half a block": (gguf_file([info(b"a", (33,), 8, 0)], bytes(64)), ("tensor 'a': its rows of 33 elements are no whole blocks of 32",)),
     "an endless array": (
         gguf_file([], b"", text(b"k") + struct.pack("<IIQ", 9, 8, 2**60), 1),

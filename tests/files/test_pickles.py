@@ -165,9 +165,33 @@ def test_a_chain_of_doubling_references_stays_small(tmp_path: Path) -> None:
     assert time.process_time() - start < 1
 
 
-def test_a_list_that_holds_itself_is_read(tmp_path: Path) -> None:
-    found = value(tmp_path, program_file(b"\x80\x02]q\x00h\x00a."))
-    assert found[0] is found
+def unfolding(levels: int, times: int, inner: bytes = b"N", keep: bytes = b"") -> bytes:
+    """A program of one tuple, which holds the one below it so many times, and so on: ``times`` ** ``levels`` parts."""
+    recalled = b"".join(b"h%c" % level * (times - 1) + b"tq%c" % (level + 1) for level in range(levels))
+    return b"\x80\x02" + keep + b"(" * levels + inner + b"q\x00" + recalled + b"."
+
+
+ENDLESS = {
+    "a list that holds itself": b"\x80\x02]q\x00h\x00a.",
+    "a dictionary that holds itself": b"\x80\x02}q\x00K\x01h\x00s.",
+    "a call that is its own state": b"\x80\x02cnumpy\ndtype\n)Rq\x00h\x00b.",
+    "tuples that unfold to a million": unfolding(10, 4),
+    "a text that is recalled": unfolding(3, 30, b"X" + struct.pack("<I", 1000) + b"x" * 1000),
+    "six hundred lists in one another": b"\x80\x02" + b"](" * 600 + b"e" * 600 + b".",
+}
+
+
+@proven_by(planted(pickles, "_unfolds_within", lambda value, length: True))
+def test_a_value_that_no_walk_comes_to_the_end_of_is_refused(tmp_path: Path) -> None:
+    why = ("its values hold one another again and again, or too deep",)
+    assert {name: whys(tmp_path, program_file(program)) for name, program in ENDLESS.items()} == dict.fromkeys(ENDLESS, why)
+
+
+def test_what_torch_recalls_is_no_such_value(tmp_path: Path) -> None:
+    key = b"X" + struct.pack("<I", 40) + b"k" * 40 + b"q\x00"
+    rows = b"".join(b"}h\x00Ns" for _ in range(5000))
+    assert whys(tmp_path, program_file(b"\x80\x02](" + key + rows + b"e.")) == ()
+    assert len(value(tmp_path, program_file(unfolding(6, 4)))) == 4
 
 
 def test_operations_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

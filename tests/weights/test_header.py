@@ -1,6 +1,7 @@
 """The safetensors header: every way to break one, each alone and together; the official reader as an oracle."""
 
 import json
+import re
 import struct
 from collections import Counter
 from typing import Any
@@ -78,6 +79,13 @@ def twice(second_name: str, first: dict[str, Any], second: dict[str, Any], data:
     return raw(f'{{"a":{json.dumps(first)},"{second_name}":{json.dumps(second)}}}'.encode(), bytes(data))
 
 
+def nested(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels - 1):
+        found = [found]
+    return found
+
+
 BROKEN: dict[str, tuple[bytes, list[HeaderDefect]]] = {
     "hole in the middle": (of({"a": entry(0, 4), "b": entry(8, 12)}, 12), [DataHole("f", 4, 8)]),
     "hole at the start": (of({"a": entry(4, 8)}, 8), [DataHole("f", 0, 4)]),
@@ -113,6 +121,13 @@ BROKEN: dict[str, tuple[bytes, list[HeaderDefect]]] = {
     "not UTF-8": (raw(b'{"\xff":1}'), [HeaderUnparseable("f", "byte 2 is not UTF-8")]),
     "NaN": (raw(b'{"a":NaN}'), [HeaderUnparseable("f", "it holds NaN, which JSON has not")]),
     "nested too deep": (raw(b'{"a":' * 5000 + b"1" + b"}" * 5000), [HeaderUnparseable("f", "it is nested too deep")]),
+    "a field nested as deep as no reader goes": (
+        of({"a": entry(0, 4) | {"more": nested(126)}, "b": entry(0, 4)}, 4),
+        [TensorEntryInvalid("f", "a", "a field in it is nested too deep")],
+    ),
+    "a crowd of empty objects": (
+        raw(b'{"a":[' + b"{}," * 100_000 + b"{}]}"), [HeaderUnparseable("f", "it holds more brackets than any tensors need")],
+    ),
     "empty file": (b"", [FileTooShort("f", 0)]),
     "seven bytes": (bytes(7), [FileTooShort("f", 7)]),
     "no header": (bytes(8), [HeaderLengthInvalid("f", 0, 0)]),
@@ -164,6 +179,21 @@ def test_offsets_are_two_whole_numbers(offsets: object) -> None:
 def test_a_shape_is_a_list_of_whole_numbers(shape: object) -> None:
     content = of({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}, 4)
     assert defects(content) == Counter([TensorEntryInvalid("f", "a", SHAPES[0])])
+
+
+@proven_by(planted(header, "_NESTING_MAX", 124))
+def test_a_further_field_may_be_as_deep_as_the_official_reader_goes() -> None:
+    content = of({"a": entry(0, 4) | {"more": nested(125)}}, 4)
+    assert accepted_officially(content) and defects(content) == Counter()
+
+
+@proven_by(planted(header, "_BYTES_PER_BRACKET", 30), planted(header, "_TEXT", re.compile(b"never")))
+def test_many_small_tensors_and_brackets_in_names_are_no_crowd() -> None:
+    entries = {f"{at}": {"dtype": "U8", "shape": [], "data_offsets": [at, at + 1]} for at in range(40_000)}
+    dense = json.dumps(entries | {"__metadata__": {"config": "[{" * 200_000}}, separators=(",", ":")).encode()
+    plain = json.dumps(entries, separators=(",", ":")).encode()
+    assert not header.is_crowded(raw(plain)[8:])
+    assert defects(raw(dense, bytes(40_000))) == Counter()
 
 
 def test_minus_zero_is_no_offset() -> None:

@@ -129,12 +129,11 @@ def parse_adapter(content: bytes) -> AdapterConfig | Unreadable:
     document = parse_object(content)
     if isinstance(document, Unreadable):
         return document
-    config = adapter_config(document)
     try:
-        canonical_json(config.values)
+        canonical_json(document)
     except ValueError as error:
         return Unreadable(str(error))
-    return config
+    return adapter_config(document)
 
 
 def read_adapter(folder: Path, *, links_to: tuple[Path, ...] = ()) -> AdapterConfig | DocumentDefect:

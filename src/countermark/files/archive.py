@@ -45,7 +45,9 @@ class Member:
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Directory:
+class Directory:
+    """Where an archive's directory lies, how many bytes it has, and how many entries."""
+
     begin: int
     size: int
     count: int
@@ -62,7 +64,7 @@ class _Entry:
 
 def read_members(opened: Bytes) -> Mapping[str, Member] | tuple[str, ...]:
     """The members of an archive by name, each verified, or every reason why it has none. Raises as ``OpenFile.read`` does."""
-    directory = _find_directory(opened)
+    directory = find_directory(opened, "torch")
     if isinstance(directory, str):
         return (directory,)
     entries, whys = _entries(opened.read(directory.begin, directory.size), directory.count)
@@ -90,8 +92,8 @@ def read_members(opened: Bytes) -> Mapping[str, Member] | tuple[str, ...]:
     return (*whys, *wrong) or members
 
 
-def _find_directory(opened: Bytes) -> _Directory | str:
-    """Where the directory lies, by the record at the end of the file."""
+def find_directory(opened: Bytes, writer: str) -> Directory | str:
+    """Where the directory of an archive lies that ``writer`` should have written, by the record at the end of the file."""
     if opened.size < _END.size:
         return "it is too short for an archive" if opened.size else "it is empty"
     start = opened.read(0, 4)
@@ -101,7 +103,7 @@ def _find_directory(opened: Bytes) -> _Directory | str:
     if at < 0 or len(tail) - at < _END.size:
         if start[:1] == b"\x80":
             return "it is a bare pickle, not the archive that torch writes since version 1.6"
-        return "it is cut: the directory at its end is missing" if start == b"PK\x03\x04" else "it is no archive that torch writes"
+        return "it is cut: the directory at its end is missing" if start == b"PK\x03\x04" else f"it is no archive that {writer} writes"
     _, disk, first_disk, here, count, size, begin, comment = _END.unpack_from(tail, at)
     end_at = tail_begin + at
     if end_at + _END.size + comment != opened.size:
@@ -119,7 +121,7 @@ def _find_directory(opened: Bytes) -> _Directory | str:
         return f"its directory has {count} entries in {size} bytes, more than any checkpoint needs"
     if begin + size != end_at:
         return "its directory does not lie where its end says"
-    return _Directory(begin, size, count)
+    return Directory(begin, size, count)
 
 
 def _find_directory64(opened: Bytes, end_at: int) -> tuple[int, int, int, int] | str | None:

@@ -1,7 +1,7 @@
 """JSON that somebody else wrote, read strictly: from bytes to a value, or why not.
 
-Rules kept here: UTF-8 and nothing else; no key twice in one object, at any depth; no NaN, no infinity; a bound on the size before
-anything is parsed; deep nesting is an answer, never a crash. Defects name the document, not the path to it.
+Rules kept here: UTF-8 and nothing else; no key twice in one object, at any depth; no NaN, no infinity; a bound on the size, and on the
+brackets in it, before anything is parsed; deep nesting is an answer, never a crash. Defects name the document, not the path to it.
 """
 
 import json
@@ -12,6 +12,7 @@ from typing import Final, NoReturn, cast
 
 from countermark.files.reading import read_small
 from countermark.values import Unreadable, shown
+from countermark.weights.header import is_crowded
 from countermark.weights.refusals import DocumentDefect, DocumentUnreadable
 
 #: Configuration files are a few kilobytes; a tokenizer is tens of megabytes.
@@ -36,6 +37,8 @@ def _constant(name: str) -> NoReturn:
 
 def parse_json(content: bytes) -> object | Unreadable:
     """Any JSON value; a number with a point or exponent is a float, any other an int."""
+    if is_crowded(content):
+        return Unreadable("it holds more brackets than its length explains")
     try:
         return cast(object, json.loads(content.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant))
     except UnicodeDecodeError as error:

@@ -203,8 +203,9 @@ def _placed(info: _Info, alignment: int, data_begin: int, size: int) -> TensorSp
     if known is None:
         return f"its type {info.kind} is not known"
     dtype, block, block_bytes = known
-    if info.shape and info.shape[-1] % block:
-        return f"its rows of {info.shape[-1]} elements are no whole blocks of {block}"
+    row = info.shape[-1] if info.shape else 1
+    if row % block:
+        return f"its rows of {row} elements are no whole blocks of {block}"
     data = math.prod(info.shape) // block * block_bytes
     if info.offset % alignment:
         return f"its offset {info.offset} is no multiple of {alignment}"

@@ -2,11 +2,12 @@
 
 Rules kept here:
 
-1. Each array is inflated into a file without a name, never beyond the size that the archive's directory says, and all of them never beyond
+1. The directory is bounded before it is parsed, and stands in an archive that NumPy takes for one.
+2. Each array is inflated into a file without a name, never beyond the size that the archive's directory says, and all of them never beyond
    what an honest archive of that length holds. Checksums are verified on the way.
-2. An array has a type that weights have, in little-endian order; one in Fortran order is laid out in order. Objects are pickles and are
+3. An array has a type that weights have, in little-endian order; one in Fortran order is laid out in order. Objects are pickles and are
    refused by name.
-3. Every array that is wrong is named, as far as the directory can be read.
+4. Every array that is wrong is named, as far as the directory can be read.
 """
 
 import ast
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final, cast
 
+from countermark.files.archive import Directory, find_directory
 from countermark.files.located import Located
 from countermark.files.reading import OpenFile, ShortRead
 from countermark.files.spooled import laid_out, spooled
@@ -35,6 +37,10 @@ RATIO_MAX: Final = 100
 _SMALL: Final = 64 << 20
 _PIECE: Final = 1 << 20
 _ENCRYPTED: Final = 0x1
+#: An array, or the end of an archive without any: NumPy takes nothing else for one.
+_STARTS: Final = (b"PK\x03\x04", b"PK\x05\x06")
+#: What NumPy writes. The other ways ask for memory of their own (LZMA for as much as its header says).
+_PACKED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DTYPES: Final = {
     "|b1": "BOOL", "|u1": "U8", "|i1": "I8", "<u2": "U16", "<i2": "I16", "<f2": "F16", "<u4": "U32", "<i4": "I32", "<f4": "F32",
     "<u8": "U64", "<i8": "I64", "<f8": "F64", "<c8": "C64",
@@ -48,6 +54,11 @@ class _Damaged(Exception):
 def read_npz(opened: OpenFile, stack: ExitStack) -> tuple[Located, ...] | Refused[WeightsDefect]:
     """Every array of an open archive, by the name that NumPy gives it. What was laid out is closed with ``stack``."""
     try:
+        directory = find_directory(opened, "NumPy")
+        if isinstance(directory, Directory) and opened.read(0, 4) not in _STARTS:
+            directory = "something stands before its first array"
+        if not isinstance(directory, Directory):
+            return Refused(NonEmpty(ArraysUnreadable(opened.name, (directory,))))
         with os.fdopen(os.dup(opened.fileno()), "rb") as file, zipfile.ZipFile(file) as archive:
             return _arrays(opened, archive, stack)
     except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
@@ -84,6 +95,8 @@ def _array(opened: OpenFile, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, s
         raise _Damaged("it is no array")
     if entry.flag_bits & _ENCRYPTED:
         raise _Damaged("it is encrypted")
+    if entry.compress_type not in _PACKED:
+        raise _Damaged("it is packed in a way that NumPy never uses")
     file = spooled(opened.name, _inflated(archive, entry), stack)
     dtype, fortran, shape, begin = _header(file.read(0, min(file.size, HEADER_BYTES_MAX + 16)))
     size = math.prod(shape) * DTYPE_BITS[dtype] // 8
@@ -110,8 +123,7 @@ def _inflated(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[byte
 
 def _header(front: bytes) -> tuple[str, bool, tuple[int, ...], int]:
     """Type, whether the order is Fortran's, shape, and where the data begins."""
-    version = front[6:7]
-    width = {b"\x01": 2, b"\x02": 4, b"\x03": 4}.get(version)
+    width = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}.get(front[6:8])
     if front[:6] != b"\x93NUMPY" or width is None:
         raise _Damaged("it does not begin as an array does")
     length = int.from_bytes(front[8 : 8 + width], "little")
@@ -119,8 +131,8 @@ def _header(front: bytes) -> tuple[str, bool, tuple[int, ...], int]:
     if length > HEADER_BYTES_MAX or begin > len(front):
         raise _Damaged(f"its header of {length} bytes is none")
     try:
-        told: object = ast.literal_eval(front[8 + width : begin].decode("latin-1").strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        told: object = ast.literal_eval(front[8 + width : begin].decode("latin-1"))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise _Damaged(f"its header cannot be read ({type(error).__name__})") from error
     return *_told(told), begin
 

@@ -8,6 +8,7 @@ Rules kept here:
    adds by their full name. Each other one is named, all of them at once, and the file is refused.
 3. The pickle's bytes, its operations, and the dimensions of a tensor are bounded, and every operation costs a bounded time: nothing is
    copied, and what has keys takes text, small numbers and calls only, which are equal to none but themselves.
+   A value whose parts are recalled in one another without end is refused, so that whoever walks one comes to an end.
 4. Every storage that a tensor names is in the archive, as long as the tensor asks for, and its checksum was verified.
 """
 
@@ -15,6 +16,7 @@ import pickletools
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast, final
 
@@ -28,6 +30,12 @@ PICKLE_BYTES_MAX: Final = 64 << 20
 OPERATIONS_MAX: Final = 4_000_000
 DIMENSIONS_MAX: Final = 64
 _WHYS_MAX: Final = 20
+_NESTING_MAX: Final = 500
+#: How much a value may unfold to. What torch writes twice it recalls (keys, sizes), which takes two bytes of the program each time.
+_PARTS_FREE: Final = 65_536
+_PARTS_PER_BYTE: Final = 16
+_TEXT_FREE: Final = 1 << 20
+_TEXT_PER_BYTE: Final = 64
 _KEY_MAX: Final = 2**32
 
 
@@ -199,7 +207,7 @@ class _Machine:
                 if count > OPERATIONS_MAX:
                     self.stop(f"its pickle has over {OPERATIONS_MAX} operations")
                 if operation.name == "STOP":
-                    return self.result()
+                    return self.result(len(program))
                 step = self.steps.get(operation.name)
                 if step is None:
                     self.stop(f"its pickle uses {operation.name}, which torch never writes")
@@ -211,9 +219,11 @@ class _Machine:
             self.say(f"its pickle is damaged ({type(error).__name__})")
         return None
 
-    def result(self) -> object:
+    def result(self, length: int) -> object:
         if len(self.stack) != 1 or self.stack[0] is _MARK:
             self.stop("its pickle ends with more or less than one value")
+        if not _unfolds_within(self.stack[0], length):
+            self.stop("its values hold one another again and again, or too deep")
         return self.stack[0]
 
     def say(self, why: str) -> None:
@@ -338,6 +348,31 @@ class _Machine:
     def tuple_of(self, count: int) -> None:
         items = [self.pop() for _ in range(count)]
         self.stack.append(tuple(items[::-1]))
+
+
+def _unfolds_within(value: object, length: int) -> bool:
+    """Whether whoever walks a value, or writes it out, comes to an end soon: its parts and their text, each counted as often as it is
+    reached, are in proportion to a program of this ``length``, and no deeper than Python goes."""
+    parts_left = min(_PARTS_FREE + _PARTS_PER_BYTE * length, 4 * OPERATIONS_MAX)
+    text_left = _TEXT_FREE + _TEXT_PER_BYTE * length
+    walks = [iter((value,))]
+    while walks:
+        part = next(walks[-1], _MARK)
+        if part is _MARK:
+            walks.pop()
+            continue
+        parts_left -= 1
+        if isinstance(part, str | bytes):
+            text_left -= len(part)
+        elif isinstance(part, dict):
+            walks.append(chain.from_iterable(cast(dict[object, object], part).items()))
+        elif isinstance(part, list | tuple):
+            walks.append(iter(cast("list[object]", part)))
+        elif isinstance(part, Call):
+            walks.append(iter((*part.arguments, part.state)))
+        if parts_left < 0 or text_left < 0 or len(walks) > _NESTING_MAX:
+            return False
+    return True
 
 
 def _extents(values: object) -> tuple[int, ...] | None:

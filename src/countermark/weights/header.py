@@ -7,11 +7,14 @@ Rules kept here:
 2. A key that stands twice is refused, at every level: readers differ in which of the two they take.
 3. The data region is covered exactly: no hole, no overlap, no byte after the last tensor, and each tensor as long as dtype × shape says.
 4. Sizes are counted in whole numbers without a limit, and a product is given up as soon as it leaves 64 bits: no shape overflows or stalls.
-5. What the format's own reader lets pass and no digest sees is let pass: white space around the header, further fields of an entry,
+5. What no tensor asks for is bounded: levels of nesting by what the format's own reader takes, and brackets, each of which costs a
+   hundred bytes of memory once it is parsed, by the header's length.
+6. What the format's own reader lets pass and no digest sees is let pass: white space around the header, further fields of an entry,
    metadata of null, data at odd offsets.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +28,12 @@ HEADER_BYTES_MAX: Final = 100_000_000
 #: As many bytes of a file as ``header_length`` wants to see: the length, and enough to know a pointer file by.
 PROLOGUE_BYTES: Final = 64
 _SIZE_LIMIT: Final = 2**64
+#: Levels within an entry's further field. The format's own reader takes 127 in all, of which the header and the entry are two.
+_NESTING_MAX: Final = 125
+#: A tensor's entry has three brackets in fifty bytes; short documents may have as many as they like.
+_BRACKETS_FREE: Final = 100_000
+_BYTES_PER_BRACKET: Final = 8
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _POINTER: Final = b"version https://git-lfs"
 
 
@@ -183,6 +192,7 @@ HeaderDefect = (
     | TrailingBytes
 )
 
+_FIELDS: Final = ("dtype", "shape", "data_offsets")
 _Json: TypeAlias = "str | int | float | bool | list[_Json] | _Table | _Odd | None"
 
 
@@ -194,6 +204,9 @@ class _Table:
 
     def __init__(self, pairs: "list[tuple[str, _Json]]") -> None:
         self.pairs = pairs
+
+    def values(self) -> "list[_Json]":
+        return [value for _, value in self.pairs]
 
     def repeated(self) -> tuple[str, ...]:
         return tuple(key for key, times in Counter(key for key, _ in self.pairs).items() if times > 1)
@@ -251,8 +264,20 @@ def read_header(file: str, header: bytes, file_bytes: int) -> TensorTable | Refu
     return TensorTable(file, tuple(spans), metadata, data_begin, data_bytes)
 
 
+def is_crowded(document: bytes) -> bool:
+    """Whether a JSON document has more objects and lists than one of its length has any use for: parsed, it would fill the memory."""
+
+    def brackets(text: bytes) -> int:
+        return text.count(b"{") + text.count(b"[")
+
+    allowed = max(_BRACKETS_FREE, len(document) // _BYTES_PER_BRACKET)
+    return brackets(document) > allowed and brackets(_TEXT.sub(b"", document)) > allowed
+
+
 def _parsed(header: bytes) -> _Table | str:
     """The header's object, or why it is none."""
+    if is_crowded(header):
+        return "it holds more brackets than any tensors need"
     try:
         text = header.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -297,8 +322,10 @@ def _span(file: str, name: str, value: _Json) -> tuple[TensorSpan | None, tuple[
         return None, (TensorEntryInvalid(file, name, "it is not an object"),)
     repeated = tuple(HeaderKeyRepeated(file, name, key) for key in value.repeated())
     fields = dict(value.pairs)
-    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
+    dtype, shape, offsets = (fields.get(field) for field in _FIELDS)
     whys: list[str] = [] if _is_unicode(name) else ["its name is not Unicode"]
+    if any(_is_deep(more, _NESTING_MAX) for key, more in value.pairs if key not in _FIELDS):
+        whys.append("a field in it is nested too deep")
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
         whys.append("its dtype is missing" if dtype is None else f"its dtype {_shown(dtype)} is not one of the format's")
     sizes = _sizes(shape)
@@ -315,6 +342,17 @@ def _span(file: str, name: str, value: _Json) -> tuple[TensorSpan | None, tuple[
     expected = size_bytes(dtype, sizes)
     disagrees = () if expected == end - begin else (TensorSizeDisagrees(file, name, expected, end - begin),)
     return TensorSpan(name, dtype, sizes, begin, end), repeated + disagrees
+
+
+def _is_deep(value: _Json, levels: int) -> bool:
+    """Whether lists and objects stand in one another more than ``levels`` deep."""
+    layer: list[_Json] = [value]
+    for _ in range(levels + 1):
+        parts = [each.values() if isinstance(each, _Table) else each for each in layer if isinstance(each, list | _Table)]
+        if not parts:
+            return False
+        layer = [inner for part in parts for inner in part]
+    return True
 
 
 def _sizes(value: _Json) -> tuple[int, ...] | None:
