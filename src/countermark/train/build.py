@@ -116,6 +116,62 @@ def training_arguments(assignment: Assignment, *, cpu: bool) -> dict[str, object
     }
 
 
+def optimizer_arguments(manifest: Manifest) -> dict[str, object]:
+    """The arguments of ``torch.optim.AdamW``, beside what it optimizes. ``fused`` is handed over where it is asked for: torch chooses among
+    its other ways by itself, and they are one implementation."""
+    optimizer = manifest.optimizer
+    return {
+        "lr": float(manifest.learning_rate),
+        "betas": (float(optimizer.beta1), float(optimizer.beta2)),
+        "eps": float(optimizer.eps),
+        "weight_decay": float(manifest.weight_decay),
+        **({"fused": True} if optimizer.arm == "adamw_torch_fused" else {}),
+    }
+
+
+def scheduler_arguments(manifest: Manifest) -> dict[str, object]:
+    """The arguments of ``transformers.get_scheduler``, beside the optimizer."""
+    name, details = _schedule(manifest)
+    return {
+        "name": name,
+        "num_warmup_steps": manifest.warmup_steps.number,
+        "num_training_steps": manifest.total_steps.number,
+        "scheduler_specific_kwargs": details,
+    }
+
+
+def lightning_arguments(assignment: Assignment, *, cpu: bool) -> dict[str, object]:
+    """The arguments of Lightning's ``Trainer``. Raises ``CannotTrain`` for a quantized base."""
+    manifest, numbers = assignment.manifest, numbers_of(assignment.manifest)
+    mixed = "bf16-mixed" if numbers.bf16 else "16-mixed" if numbers.fp16 else None
+    return {
+        "default_root_dir": str(assignment.work),
+        "accelerator": "cpu" if cpu else "gpu",
+        "devices": 1,
+        "max_steps": manifest.total_steps.number,
+        "max_epochs": -1,
+        "accumulate_grad_batches": manifest.gradient_accumulation.number,
+        "gradient_clip_val": None if isinstance(manifest.max_grad_norm, Off) else float(manifest.max_grad_norm),
+        "gradient_clip_algorithm": "norm",
+        "precision": mixed or ("32-true" if numbers.storage == "float32" else "bf16-true"),
+        "log_every_n_steps": assignment.settings.logging_steps,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "logger": False,
+    }
+
+
+def accelerator_arguments(manifest: Manifest, *, cpu: bool) -> dict[str, object]:
+    """The arguments of ``accelerate.Accelerator``. Raises ``CannotTrain`` for a quantized base."""
+    numbers = numbers_of(manifest)
+    return {
+        "cpu": cpu,
+        "mixed_precision": "bf16" if numbers.bf16 else "fp16" if numbers.fp16 else "no",
+        "gradient_accumulation_steps": manifest.gradient_accumulation.number,
+    }
+
+
 def sft_config(assignment: Assignment, *, cpu: bool) -> dict[str, object]:
     """The arguments of ``trl.SFTConfig``. Raises ``CannotTrain`` with every reason why there are none."""
     manifest = assignment.manifest

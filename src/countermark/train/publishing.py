@@ -19,7 +19,7 @@ from typing import Any
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
 from countermark.files.durable import sync_folder
 from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint, publish_output
-from countermark.run.checkpoint import AdmittedCheckpoint, admit_checkpoint
+from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointNotThere, admit_checkpoint, component_defects
 from countermark.train.assignment import Assignment
 from countermark.train.failures import CannotTrain, refusal
 from countermark.values import Refused
@@ -40,7 +40,10 @@ def publish_step(assignment: Assignment, source: Path, step: int, micro_batches:
     if isinstance(published, Refused):
         raise refusal(f"the checkpoint of step {step}", published.defects)
     if source.resolve().is_relative_to(assignment.work.resolve()):
-        shutil.rmtree(source)
+        if source.is_file():
+            source.unlink()
+        else:
+            shutil.rmtree(source)
     retain(assignment)
     return published
 
@@ -86,7 +89,9 @@ def publish_adapter(assignment: Assignment, model: Any) -> Path:
 
 def check_resumable(path: Path) -> None:
     """A last look before a trainer loads a checkpoint, because it goes on without what is missing and says nothing. Raises
-    ``CannotTrain`` naming every part that is not there."""
-    parts = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
-    if absent := [name for name in parts if not (path / name).is_file()]:
-        raise CannotTrain(f"{path} has no {', '.join(absent)}: the trainer would go on without and end with other weights.")
+    ``CannotTrain`` naming every component that is not whole."""
+    found = read_checkpoint(path)
+    if isinstance(found, CheckpointNotThere):
+        raise CannotTrain(f"{path}: {found.why}. A training goes on from a checkpoint that is there.")
+    if defects := component_defects(found):
+        raise refusal(f"{path}: the trainer would go on without and end with other weights", defects)

@@ -40,11 +40,6 @@ class Recorder:
         self._taken: int | None = None
 
     @property
-    def begun(self) -> bool:
-        """Whether training began in this process."""
-        return bool(self.said)
-
-    @property
     def micro_batches(self) -> int | None:
         """The micro batches since step 0, None where a checkpoint that was resumed from did not count them."""
         return self._taken
@@ -70,8 +65,9 @@ class Recorder:
         self._in_step = 0
 
     def is_due(self, step: int, total: int | None) -> bool:
-        """Whether a checkpoint is to be saved after this step, for loops that leave it to the recipe's settings."""
-        return step % self.assignment.settings.save_steps == 0 or step == total
+        """Whether a checkpoint is to be saved after this step, for loops that leave it to the recipe's settings. None is at the last step,
+        because such loops are seen by their steps alone: whoever went on from there would show nothing."""
+        return step % self.assignment.settings.save_steps == 0 and step != total
 
     def saved(self, source: Path, step: int) -> None:
         """The trainer has written its checkpoint of this step, whole, into a folder."""

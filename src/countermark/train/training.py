@@ -15,7 +15,9 @@ from typing import Any, Self, final
 from countermark.recipe.coordinates import SeededShuffle
 from countermark.train import build
 from countermark.train.assignment import Assignment, read_assignment
+from countermark.train.feeding import loader_of
 from countermark.train.handed_out import Collator, Sequences, hash_rows
+from countermark.train.integrations import of_accelerate, of_lightning
 from countermark.train.integrations.of_transformers import Followed, NothingLeft, callback_of
 from countermark.train.libraries import library
 from countermark.train.objects import padding_of, tokenize_with
@@ -34,6 +36,7 @@ class Training:
         self._recorder = Recorder(assignment)
         self._followed = Followed(self._recorder)
         self._callback: Any = None
+        self._lightning_callback: Any = None
         library("torch").set_num_threads(assignment.settings.threads)
 
     @classmethod
@@ -95,11 +98,45 @@ class Training:
         """What makes a batch of sequences. Raises ``CannotTrain`` for a tokenizer that has nothing to pad with."""
         return Collator(padding_of(tokenizer))
 
+    def loader(self, dataset: Sequences, collator: Any) -> Any:
+        """A data loader of the manifest's order and micro batch over a dataset that was handed out, for loops that are not a Transformers
+        trainer's. It can tell where in an epoch it is."""
+        return loader_of(self.assignment, dataset, collator)
+
+    def optimizer(self, model: Any) -> Any:
+        """The manifest's optimizer over what of a model is trained."""
+        trained = [tensor for tensor in model.parameters() if tensor.requires_grad]
+        return library("torch").optim.AdamW(trained, **build.optimizer_arguments(self.assignment.manifest))
+
+    def scheduler(self, optimizer: Any) -> Any:
+        """The manifest's schedule over an optimizer, to be stepped after each of its steps."""
+        return library("transformers").get_scheduler(optimizer=optimizer, **build.scheduler_arguments(self.assignment.manifest))
+
+    def lightning_arguments(self) -> dict[str, object]:
+        """The arguments of Lightning's ``Trainer``. Raises ``CannotTrain`` where the manifest has none."""
+        return build.lightning_arguments(self.assignment, cpu=self._on_cpu())
+
+    def accelerator_arguments(self) -> dict[str, object]:
+        """The arguments of ``accelerate.Accelerator``. Raises ``CannotTrain`` where the manifest has none."""
+        return build.accelerator_arguments(self.assignment.manifest, cpu=self._on_cpu())
+
+    def tracker(self, tokenizer: Any) -> Any:
+        """The Accelerate tracker that says what is trained and publishes its checkpoints, for ``Accelerator(log_with=…)``. Its
+        ``batches()`` are the micro batches of the loop."""
+        return of_accelerate.tracker_of(self._recorder, tokenizer)
+
     def callback(self) -> Any:
-        """The callback that says what is trained and publishes its checkpoints; ``run`` adds it to a trainer that lacks it."""
+        """The Transformers callback that says what is trained and publishes its checkpoints; ``run`` adds it to a trainer that lacks it."""
         if self._callback is None:
             self._callback = callback_of(self._followed)
         return self._callback
+
+    def lightning_callback(self, tokenizer: Any, package: str = of_lightning.PACKAGES[0]) -> Any:
+        """The Lightning callback that does the same, of ``lightning.pytorch`` or ``pytorch_lightning``; ``fit`` adds it to a trainer that
+        lacks it."""
+        if self._lightning_callback is None:
+            self._lightning_callback = of_lightning.callback_of(self._recorder, package, tokenizer)
+        return self._lightning_callback
 
     # ------------------------------------------------------------------------------------------------------------ the run
 
@@ -116,7 +153,25 @@ class Training:
             check_resumable(resume)
         with suppress(NothingLeft):
             trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
-        publish_adapter(self.assignment, trainer.model)
+        self.publish(trainer.model)
+
+    def fit(self, trainer: Any, module: Any, loader: Any, tokenizer: Any) -> None:
+        """Train a Lightning module from the base or from the admitted checkpoint, and publish its adapter at the output place.
+
+        Raises ``CannotTrain`` where a checkpoint or the output cannot be published, and what the trainer raises.
+        """
+        callback = self.lightning_callback(tokenizer, of_lightning.package_of(trainer))
+        if callback not in trainer.callbacks:
+            trainer.callbacks.append(callback)
+        resume = self.assignment.resume
+        if resume is not None:
+            check_resumable(resume)
+        trainer.fit(module, train_dataloaders=loader, ckpt_path=None if resume is None else str(of_lightning.file_in(resume)))
+        self.publish(of_lightning.adapted_in(module))
+
+    def publish(self, model: Any) -> None:
+        """Publish the adapter at the attempt's output place. Raises ``CannotTrain`` where the place is taken."""
+        publish_adapter(self.assignment, model)
 
     def _on_cpu(self) -> bool:
         return not library("torch").cuda.is_available()

@@ -7,14 +7,16 @@ Rules kept here:
 2. ``checkpoint_N`` counts saves. The step is the optimizers' own; the ``step`` beside the generators counts micro batches since the data
    last ended, and all processes must agree on it.
 3. A scheduler is stepped once for each process, unless the batches were split among them.
-4. Where the loader kept no state, nothing tells the place in the data. A pickled sampler holds live objects, and is read by nobody.
-5. What the script registered goes with the optimizers: no one else knows what it is, and training does not go on without it.
+4. Where the loader kept no state, and no loop registered where it is (as the loops do that Countermark follows), nothing tells the place in
+   the data. A pickled sampler holds live objects, and is read by nobody.
+5. What else the script registered goes with the optimizers: no one else knows what it is, and training does not go on without it.
 6. It is written in place, after the oldest checkpoint was taken away: nothing proves that the writer had finished.
 """
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import generators_say, table_of, whole_number
@@ -23,7 +25,7 @@ from countermark.files.layouts.transformers import OPTIMIZER, SCALER, SCHEDULER,
 from countermark.files.layouts.weights import pickled, safetensors, take_weights
 from countermark.files.pickles import TorchFile
 from countermark.files.reading import Entry, OpenFile
-from countermark.run.checkpoint import Component, Unobserved
+from countermark.run.checkpoint import Component, StepWitness, Unobserved
 
 _SAVES: Final = Naming("checkpoint_{save}")
 _NAMES: Final = (_SAVES, Naming("step_{step}"), Naming("epoch_{epoch}"))
@@ -51,7 +53,8 @@ def _recognises(path: Path, entries: tuple[Entry, ...]) -> bool:
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     names = frozenset(entry.name for entry in entries)
     reading = LayoutReading(publication=_IN_PLACE)
-    optimizer = _optimizers(folder, names, reading)
+    optimizer, position = _registered(folder, names, reading)
+    _optimizers(optimizer, folder, names, reading)
     generators, processes = _generators(folder, names)
     scheduler = _schedulers(folder, names, reading, processes, frozenset(witness.step for witness in optimizer.steps))
     reading.step = next((witness.step for witness in (*optimizer.steps, *scheduler.steps)), None)
@@ -61,7 +64,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
             Component.OPTIMIZER_STATE: optimizer,
             Component.SCHEDULER_STATE: scheduler,
             Component.RNG_STATE: generators,
-            Component.DATA_POSITION: _position(folder, names),
+            Component.DATA_POSITION: _position(position, folder, names),
         }
     )
 
@@ -84,17 +87,45 @@ def _weights(folder: Path, names: frozenset[str], reading: LayoutReading) -> Par
     return parts
 
 
-def _optimizers(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
-    parts = Parts()
+def _registered(folder: Path, names: frozenset[str], reading: LayoutReading) -> tuple[Parts, Parts]:
+    """What the script registered: what goes with the optimizers, and what says where in the data a loop is."""
+    optimizer, position = Parts(), Parts()
+    first = ("custom_checkpoint_0.pkl",) if ranks_of(_CUSTOM, names) else ()
+    for name in (*first, *_others(optimizer, names, "custom_checkpoint", ".pkl")):
+        read = Parts()
+        place = take(read, folder, name, torch_state(_place_said))
+        (position if isinstance(place, _Place) else optimizer).join(read)
+        if isinstance(place, _Place):
+            position.steps.append(StepWitness(f"{name}: global_step", place.step))
+            reading.micro_batches, reading.epoch = place.micro_batches, place.micro_batches / place.per_epoch
+    return optimizer, position
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the data a loop is: optimizer steps and micro batches since step 0, and the micro batches of an epoch."""
+
+    step: int
+    micro_batches: int
+    per_epoch: int
+
+
+def _place_said(file: TorchFile, _: OpenFile) -> _Place | Whole | Whys:
+    state = table_of(file.value)
+    if "countermark" not in state:
+        return Whole()
+    step, taken, per_epoch = (whole_number(state.get(name)) for name in ("global_step", "micro_batches", "batches_per_epoch"))
+    if step is None or taken is None or not per_epoch:
+        return Whys(("it does not tell where in the data its loop is",))
+    return _Place(step, taken, per_epoch)
+
+
+def _optimizers(parts: Parts, folder: Path, names: frozenset[str], reading: LayoutReading) -> None:
     for name in ("optimizer.bin", *_others(parts, names, "optimizer")):
         take_optimizer(parts, folder, name, reading)
     if SCALER in names:
         take_scaler(parts, folder, SCALER, reading)
-    own = ranks_of(_CUSTOM, names)
-    first = ("custom_checkpoint_0.pkl",) if own else ()
-    for name in (*first, *_others(parts, names, "custom_checkpoint", ".pkl")):
-        take(parts, folder, name, torch_state(lambda file, _: Whole()))
-    return parts
 
 
 def _schedulers(folder: Path, names: frozenset[str], reading: LayoutReading, processes: int, steps: frozenset[int]) -> Parts:
@@ -127,13 +158,12 @@ def _generators(folder: Path, names: frozenset[str]) -> tuple[Parts, int]:
     return parts, parts.workers
 
 
-def _position(folder: Path, names: frozenset[str]) -> Parts:
-    """The states of the data loaders, and pickled samplers; where there is none at all, the first loader's is what is missing."""
-    parts = Parts()
+def _position(parts: Parts, folder: Path, names: frozenset[str]) -> Parts:
+    """The states of the data loaders, and pickled samplers; where nothing tells the place, the first loader's is what is missing."""
     samplers = sorted(filter(_SAMPLER.fullmatch, names))
     for name in samplers:
         take(parts, folder, name, torch_state(lambda file, _: Whole()))
-    if not samplers or not names.isdisjoint({f"{_POSITION}.bin", f"{_POSITION}_1.bin"}):
+    if not (samplers or parts.files) or not names.isdisjoint({f"{_POSITION}.bin", f"{_POSITION}_1.bin"}):
         for name in (f"{_POSITION}.bin", *_others(parts, names, _POSITION)):
             take(parts, folder, name, torch_state(_loader_says))
     return parts

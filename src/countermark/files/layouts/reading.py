@@ -179,6 +179,14 @@ class Parts:
             return ComponentAbsent(())
         return ComponentRead(tuple(sorted(self.files, key=lambda file: file.name)), tuple(self.steps), workers=self.workers)
 
+    def join(self, other: "Parts") -> None:
+        """Take what another reading found into this one."""
+        self.files.extend(other.files)
+        self.steps.extend(other.steps)
+        self.absent.extend(other.absent)
+        self.whys.extend(other.whys)
+        self.changing.extend(other.changing)
+
     def defect(self, defect: FileDefect) -> None:
         """Note a file that could not be read."""
         if isinstance(defect, FileAbsent):

@@ -189,9 +189,9 @@ def _is_python_state(state: object) -> bool:
 
 
 def _is_numpy_state(state: object) -> bool:
-    """``numpy.random.get_state()``: the generator's name, its words as an array, a position, and the spare number."""
+    """``numpy.random.get_state()``: the generator's name, its words as an array or a tensor, a position, and the spare number."""
     match state:
-        case (str(), Call(), int(), int(), float() | int()):
+        case (str(), Call() | TensorStub(), int(), int(), float() | int()):
             return True
         case object():
             return False

@@ -83,6 +83,9 @@ def _schedule(live: Live) -> tuple[Said, Said]:
     total = live.objects.step if live.ended and live.objects.total is None else live.objects.total
     if total is None:
         return NOT_YET, warmup
+    stepped = scheduler.last_epoch
+    if live.ended and stepped != live.objects.step:
+        return Unread(f"it was stepped {stepped} times in {live.objects.step} steps"), warmup
     form = known(arguments, total)
     return (Unread(form) if isinstance(form, str) else said("lr_schedule", form)), warmup
 
