@@ -51,13 +51,14 @@ def take_scheduler(
     parts: Parts, folder: Path, name: str, reading: LayoutReading, workers: int = 1, steps: frozenset[int] = frozenset()
 ) -> None:
     """A scheduler's ``state_dict``. One that is stepped for each of several workers counts their steps together, unless it counts as the
-    optimizer does, which is at one of ``steps``."""
+    optimizer does, which is at one of ``steps``; where no optimizer tells, nothing tells which of the two it is."""
     says = take(parts, folder, name, torch_state(lambda file, _: scheduler_says(file.value, name)))
     if says is None:
         return
-    together = says.step not in steps and says.step % workers == 0
-    parts.steps.append(StepWitness(f"{name}: last_epoch", says.step // workers if together else says.step))
     reading.facts.extend(says.facts)
+    if workers == 1 or steps:
+        together = says.step not in steps and says.step % workers == 0
+        parts.steps.append(StepWitness(f"{name}: last_epoch", says.step // workers if together else says.step))
 
 
 def take_scaler(parts: Parts, folder: Path, name: str, reading: LayoutReading) -> None:
