@@ -10,6 +10,8 @@ import pytest
 
 from countermark.app import composing
 from countermark.files import adapter, composition, tokenizer_folder
+from countermark.files.model_folder import MeasuredBase, measure_base
+from countermark.recipe.canonical import base_artifact_of
 from tests.cli.called import Caller
 from tests.faults import planted, proven_by
 from tests.files.folders import adapter_bytes, adapter_config
@@ -117,6 +119,7 @@ def test_what_the_folders_say_is_taken_and_where_it_was_read_is_told(scene: Path
         ["chat template", "base"],
         ["dtype", "config.json"],
         ["quantization", "-"],
+        ["base artifact", "base and config.json; not in the digest"],
     ]
     assert digest(call, *MERGED, "--dtype", "torch.bfloat16", "--quantization", "none", "--tokenizer", "base") == head
     stored = {"quant_method": "gptq", "bits": 4}
@@ -125,6 +128,30 @@ def test_what_the_folders_say_is_taken_and_where_it_was_read_is_told(scene: Path
     document = call("weights", "composition", "base", "--json").document()
     assert (document["composition"]["quantization"], document["sources"]["quantization"]) == (stored, "config.json")
     assert digest(call, "--quantization", "q.json") == document["digest"]
+
+
+@proven_by(planted(composition, "base_artifact_of", lambda root, config: base_artifact_of(root, {})))
+def test_the_bases_configuration_is_told_beside_the_digest(scene: Path, call: Caller) -> None:
+    def told(**config: Any) -> tuple[object, object]:
+        base(scene / "base", **config)
+        document = call("weights", "composition", "base", "--json").document()
+        return document["digest"], document["baseArtifact"]
+
+    first, other, moved = told(rope_theta=10000), told(rope_theta=1000000), told(rope_theta=10000, _name_or_path="/elsewhere")
+    assert first[0] == other[0] and first[1] != other[1]
+    assert moved == first
+    assert measured_base(scene / "base") == first[1]
+    (scene / "base/config.json").unlink()
+    alone = call("weights", "composition", "base", "--dtype", "bfloat16", "--json").document()
+    assert (alone["digest"], alone["baseArtifact"]) == (first[0], None)
+    assert "base artifact" not in call("weights", "composition", "base", "--dtype", "bfloat16").out
+
+
+def measured_base(folder: Path) -> str:
+    """The coordinate as a recipe measures it."""
+    found = measure_base(folder)
+    assert isinstance(found, MeasuredBase), found
+    return found.base_artifact.spell()
 
 
 def roots_alone(path: Path, links_to: object) -> None:

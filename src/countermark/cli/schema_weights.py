@@ -117,7 +117,8 @@ def _composition() -> list[Schema]:
     )
     sources: Schema = {"type": "object", "additionalProperties": TEXT}
     made = record({"of": _MC1, "made": base})
-    return [answer({"digest": _MC1, "composition": ran, "sources": sources, "derivation": maybe(made)})]
+    fields = {"digest": _MC1, "composition": ran, "baseArtifact": maybe(SHA256), "sources": sources, "derivation": maybe(made)}
+    return [answer(fields)]
 
 
 WEIGHTS: Final = {

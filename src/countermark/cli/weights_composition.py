@@ -33,7 +33,7 @@ def weights_composition(
     from countermark.cli.failures import CallRefused
     from countermark.cli.progress import hashing
     from countermark.files.composition import Loading
-    from countermark.lines.composition import PARTS, composition_document, composition_rows
+    from countermark.lines.composition import PARTS, beside_it, composition_document, composition_rows
     from countermark.lines.defects import known
     from countermark.values import Refused
 
@@ -43,11 +43,11 @@ def weights_composition(
     found = compose(loading, made, cache, hashing)
     if isinstance(found, Refused):
         raise CallRefused(known(found.defects))
-    ran, sources = found.measured.composition, found.measured.sources
+    ran, beside, sources = found.measured.composition, found.measured.base_artifact, found.measured.sources
     lines = [ran.digest().spell()]
     if found.derivation is not None:
         lines.append(f"{found.derivation.made.spell()} was made of it ({made})")
-    blocks = (Lines(tuple(lines)), Table(PARTS, composition_rows(ran, sources)))
-    document = composition_document(ran, sources, found.derivation)
+    blocks = (Lines(tuple(lines)), Table(PARTS, (*composition_rows(ran, sources), *beside_it(beside))))
+    document = composition_document(ran, beside, sources, found.derivation)
     warnings, defects = known((*found.measured.unknown, *cache.warnings)), known(cache.disagreed)
     return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)

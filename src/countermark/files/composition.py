@@ -6,7 +6,9 @@ Rules kept here:
    with the option that says it.
 2. Every part is looked at, whatever is wrong with another: a refusal names the part, and after it each of its defects by its whole path.
 3. A base without a root (a pickle, a GGUF file of packed blocks) is told by the digest of its exact files. An adapter always has a root.
-4. A key of an adapter's configuration that is not known counts as changing what ran, and is told.
+4. The base's configuration is no part of what ran (docs/decisions/0020-the-base-of-a-composition-is-its-root.md); the base with it is told
+   beside the digest.
+5. A key of an adapter's configuration that is not known counts as changing what ran, and is told.
 """
 
 import os
@@ -23,7 +25,7 @@ from countermark.files.model_folder import TotalProgress, hub_blobs, measure_wei
 from countermark.files.opened_weights import form_of
 from countermark.files.reading import find, is_folder, read_small
 from countermark.files.tokenizer_folder import FILE_BYTES_MAX, measure_tokenizer
-from countermark.recipe.canonical import canonical_json
+from countermark.recipe.canonical import base_artifact_of, canonical_json
 from countermark.recipe.composition import (
     AdapterKeysUnknown,
     AdapterPart,
@@ -74,9 +76,11 @@ class Loading:
 @final
 @dataclass(frozen=True, slots=True)
 class MeasuredComposition:
-    """What ran, where each part of it was read (by the part's name), and the keys of adapters that nobody knows."""
+    """What ran, the coordinate of the base with its configuration (None where it has none, or no root), where each part of it was read (by
+    the part's name), and the keys of adapters that nobody knows."""
 
     composition: Composition
+    base_artifact: Sha256 | None
     sources: Mapping[str, str]
     unknown: tuple[AdapterKeysUnknown, ...]
 
@@ -149,14 +153,16 @@ def measure_composition(
             unknown.extend([AdapterKeysUnknown(path, part.config.unknown())] if part.config.unknown() else ())
     merge = _merge(loading, found)
     tokenizer, template = _tokenizer(loading, found)
-    dtype, quantization = _loaded(loading, found)
+    config = _config(loading.base, found)
+    dtype, quantization = _loaded(loading, config or {}, found)
     if (refused := NonEmpty.of(found.defects)) is not None:
         return Refused(refused)
     assert base is not None
     assert tokenizer is not None
     assert dtype is not None
     ran = Composition(base, tuple(adapters), merge, tokenizer, template, dtype, quantization)
-    return MeasuredComposition(ran, found.sources, tuple(unknown))
+    artifact = base_artifact_of(base, config) if config is not None and isinstance(base, WeightsRoot) else None
+    return MeasuredComposition(ran, artifact, found.sources, tuple(unknown))
 
 
 def _weights(path: str, wanted: WeightsKind, watched: _Watched) -> WeightsRoot | Refused[AnyDefect]:
@@ -259,9 +265,8 @@ def _read(path: str, bytes_max: int) -> bytes | DocumentDefect:
     return read_small(real.parent, real.name, bytes_max) if isinstance(real, Path) else real
 
 
-def _loaded(loading: Loading, found: _Gathering) -> tuple[str | None, str | Mapping[str, object] | None]:
+def _loaded(loading: Loading, config: Mapping[str, object], found: _Gathering) -> tuple[str | None, str | Mapping[str, object] | None]:
     """The load dtype and the quantization: what was said, else what the base's configuration says."""
-    config = _config(loading.base, found)
     dtype: str | None = None
     if loading.dtype is not None:
         dtype = found.said("dtype", "--dtype", read_dtype(loading.dtype))
@@ -279,16 +284,15 @@ def _loaded(loading: Loading, found: _Gathering) -> tuple[str | None, str | Mapp
     return dtype, quantization
 
 
-def _config(base: str, found: _Gathering) -> Mapping[str, object]:
-    """The configuration beside the base's weights; empty where a folder has none, or the base is one file."""
+def _config(base: str, found: _Gathering) -> Mapping[str, object] | None:
+    """The configuration beside the base's weights; None where a folder has none that is one, or the base is one file."""
     real = find(Path(base))
     if not isinstance(real, Path) or not is_folder(real):
-        return {}
+        return None
     content = read_small(real, CONFIG, CONFIG_BYTES_MAX, links_to=hub_blobs(real))
     if isinstance(content, FileAbsent):
-        return {}
-    document = _document(CONFIG, content)
-    return found.part("configuration", base, document) or {}
+        return None
+    return found.part("configuration", base, _document(CONFIG, content))
 
 
 def _document(name: str, content: bytes | DocumentDefect) -> Mapping[str, object] | Refused[AnyDefect]:

@@ -6,6 +6,7 @@ from typing import cast
 from countermark.lines.texts import Document, JsonValue, plain
 from countermark.recipe.canonical import canonical_json
 from countermark.recipe.composition import Composition, Derivation
+from countermark.values import Sha256
 
 PARTS = ("part", "what it is", "from")
 
@@ -24,11 +25,25 @@ def composition_rows(ran: Composition, sources: Mapping[str, str]) -> tuple[tupl
     return tuple((name, plain(value), "-" if value == "none" else plain(sources.get(name, "-"))) for name, value in named)
 
 
-def composition_document(ran: Composition, sources: Mapping[str, str], derivation: Derivation | None) -> Document:
-    """``composition`` is what the digest is of: its canonical JSON, hashed, gives ``digest``."""
+def beside_it(base_artifact: Sha256 | None) -> tuple[tuple[str, str, str], ...]:
+    """The row of what is no part of the digest: the base with its configuration, which the same weights can be run under another of."""
+    return () if base_artifact is None else (("base artifact", base_artifact.spell(), "base and config.json; not in the digest"),)
+
+
+def composition_document(
+    ran: Composition, base_artifact: Sha256 | None, sources: Mapping[str, str], derivation: Derivation | None
+) -> Document:
+    """``composition`` is what the digest is of: its canonical JSON, hashed, gives ``digest``. ``baseArtifact`` stands beside it."""
     made: JsonValue = None if derivation is None else {"of": derivation.of.spell(), "made": derivation.made.spell()}
     composition = cast("Mapping[str, JsonValue]", ran.document())
-    return {"digest": ran.digest().spell(), "composition": composition, "sources": dict(sources), "derivation": made}
+    beside = None if base_artifact is None else base_artifact.spell()
+    return {
+        "digest": ran.digest().spell(),
+        "composition": composition,
+        "baseArtifact": beside,
+        "sources": dict(sources),
+        "derivation": made,
+    }
 
 
 def _json(value: object) -> str:
