@@ -31,6 +31,23 @@ class Global:
     arguments: tuple[object, ...] = ()
 
 
+@dataclass(frozen=True)
+class Named:
+    """A name that nothing calls, as a data type is written."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Object:
+    """An object that is made without a call, and the state that it is given then."""
+
+    module: str
+    name: str
+    state: object
+
+
 def zeros(*shape: int, dtype: str = "F32") -> Tensor:
     count = 1
     for size in shape:
@@ -81,6 +98,12 @@ class _Writer:
                 self.out += f"c{module}\n{name}\n".encode()
                 self.value(arguments)
                 self.out += b"R"
+            case Named(module, name):
+                self.out += f"c{module}\n{name}\n".encode()
+            case Object(module, name, state):
+                self.out += f"c{module}\n{name}\n)\x81".encode("latin-1")
+                self.value(state)
+                self.out += b"b"
             case _:
                 raise TypeError(type(value))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from countermark.files.layouts import accelerate, lightning, torchtune, transformers
+from countermark.files.layouts import accelerate, distributed, lightning, torchtune, transformers
 from countermark.files.layouts.published import MANIFEST, PUBLISHED_NAMING
 from countermark.files.layouts.reading import Kind, Layout, LayoutReading, Naming, Numbered
 from countermark.files.layouts.weights import take_weights
@@ -39,6 +39,8 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
     accelerate.FOLDER,
     lightning.FILE,
     torchtune.FOLDER,
+    distributed.TORCHTITAN,
+    distributed.ANY,
 )
 
 #: The layout of a folder that none of the roster recognises, or several do.

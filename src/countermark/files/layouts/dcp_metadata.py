@@ -9,7 +9,7 @@ Rules kept here:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import prod
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, cast, final
 
 from countermark.files.layouts.reading import Whys
-from countermark.files.pickles import Call, Name, PlainPickle, read_pickle
+from countermark.files.pickles import DIMENSIONS_MAX, Call, Name, PlainPickle, read_pickle
 from countermark.files.reading import OpenFile, is_plain_name
 from countermark.values import shown
 from countermark.weights.refusals import FileDefect, PickleUnreadable
@@ -26,7 +26,7 @@ METADATA: Final = ".metadata"
 DATA_SUFFIX: Final = ".distcp"
 WHYS_MAX: Final = 20
 #: A tensor of more chunks that lie in no grid is refused: holding each against each would take too long.
-CHUNKS_WITHOUT_GRID_MAX: Final = 256
+CHUNKS_WITHOUT_GRID_MAX: Final = 128
 _NUMBER_MAX: Final = 2**63
 
 _DTYPES: Final = MappingProxyType(
@@ -45,23 +45,20 @@ _DTYPES: Final = MappingProxyType(
     }
 )
 _OF: Final = "torch.distributed.checkpoint.metadata "
+_PLACE: Final = "torch.distributed.checkpoint.filesystem _StorageInfo"
+_SIZE: Final = "torch Size"
 #: Every class and function that a metadata file may name.
 NAMES: Final = frozenset(_DTYPES) | {
-    *(
-        f"{_OF}{name}"
-        for name in (
-            "Metadata",
-            "TensorStorageMetadata",
-            "TensorProperties",
-            "ChunkStorageMetadata",
-            "BytesStorageMetadata",
-            "MetadataIndex",
-            "StorageMeta",
-            "_MEM_FORMAT_ENCODING",
-        )  # fmt: skip
-    ),
-    "torch.distributed.checkpoint.filesystem _StorageInfo",
-    "torch Size",
+    f"{_OF}Metadata",
+    f"{_OF}TensorStorageMetadata",
+    f"{_OF}TensorProperties",
+    f"{_OF}ChunkStorageMetadata",
+    f"{_OF}BytesStorageMetadata",
+    f"{_OF}MetadataIndex",
+    f"{_OF}StorageMeta",
+    f"{_OF}_MEM_FORMAT_ENCODING",
+    _PLACE,
+    _SIZE,
     "torch.serialization _get_layout",
     "pathlib PosixPath",
     "pathlib WindowsPath",
@@ -71,7 +68,7 @@ NAMES: Final = frozenset(_DTYPES) | {
 
 Extents = tuple[int, ...]
 #: Where a value stood in what was saved: ``("app", "optimizer", "state", 0, "step")``.
-Path_ = tuple[str | int, ...]
+Trail = tuple[str | int, ...]
 
 
 @final
@@ -86,9 +83,10 @@ class SavedTensor:
 @final
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes from ``begin`` on in a file: a chunk of a tensor, of this shape, or (``shape`` None) a value that is no tensor."""
+    """Bytes from ``begin`` on in a file: the chunk of a tensor at these offsets, or a value that is none (``offsets``, ``shape`` None)."""
 
     key: str
+    offsets: Extents | None
     shape: Extents | None
     file: str
     begin: int
@@ -101,7 +99,7 @@ class Metadata:
     """``tensors`` and ``paths`` by key; every piece once, in the order of files and places in them."""
 
     tensors: Mapping[str, SavedTensor]
-    paths: Mapping[str, Path_]
+    paths: Mapping[str, Trail]
     pieces: tuple[Piece, ...]
 
     @property
@@ -207,7 +205,7 @@ def _pieces(
     """The pieces of what is expected; what is there twice, not, or unasked, and what lies elsewhere, goes into ``whys``."""
     seen: Counter[tuple[str, Extents | None]] = Counter()
     for index, place in places.items():
-        at, info = _state(index, f"{_OF}MetadataIndex"), _state(place, "torch.distributed.checkpoint.filesystem _StorageInfo")
+        at, info = _state(index, f"{_OF}MetadataIndex"), _state(place, _PLACE)
         key, file, begin, size = at.get("fqn"), info.get("relative_path"), info.get("offset"), info.get("length")
         offsets = _size(at.get("offset"))
         if not isinstance(key, str) or not isinstance(file, str) or not _is_number(begin) or not _is_number(size):
@@ -219,13 +217,13 @@ def _pieces(
             whys.append(f"{shown(key)} was transformed by an extension when it was saved")
         seen[key, offsets] += 1
         if (key, offsets) in expected:
-            yield Piece(key, expected[key, offsets], file, cast(int, begin), cast(int, size))
+            yield Piece(key, offsets, expected[key, offsets], file, cast(int, begin), cast(int, size))
     whys.extend(f"{shown(key)} has bytes that it does not list" for key, _ in dict.fromkeys(at for at in seen if at not in expected))
     whys.extend(f"{shown(key)} has bytes at two places" for (key, _), count in seen.items() if count > 1)
     whys.extend(f"{shown(key)} has no bytes" for key, _ in dict.fromkeys(at for at in expected if at not in seen))
 
 
-def _path(planner: object, key: str) -> Path_ | None:
+def _path(planner: object, key: str) -> Trail | None:
     """Where a key stood in what was saved; a key that nothing is said of stands for its dots."""
     found: object = cast(dict[object, object], planner).get(key) if isinstance(planner, dict) else None
     if found is None:
@@ -243,12 +241,12 @@ def _state(value: object, of: str) -> Mapping[str, object]:
 
 def _size(value: object) -> Extents | None:
     """The numbers of a ``torch.Size``."""
-    if not isinstance(value, Call) or value.function.text != "torch Size":
+    if not isinstance(value, Call) or value.function.text != _SIZE or len(value.arguments) != 1:
         return None
-    given = value.arguments[0] if len(value.arguments) == 1 else None
-    numbers: Iterable[object] = cast(tuple[object, ...], given) if isinstance(given, tuple) else (None,)
+    given = value.arguments[0]
+    numbers = cast(tuple[object, ...], given) if isinstance(given, tuple) else (None,)
     found = tuple(number for number in numbers if isinstance(number, int) and _is_number(number))
-    return found if len(found) == len(cast(tuple[object, ...], given or ())) and isinstance(given, tuple) else None
+    return found if len(found) == len(numbers) <= DIMENSIONS_MAX else None
 
 
 def _is_number(value: object) -> bool:
