@@ -12,7 +12,7 @@ from countermark.app.deciding import Abandoned, abandon_attempt, cancel_run, ree
 from countermark.files.attempt_folder import ReceiptRead, read_terminal
 from countermark.launch.local import LocalLauncher
 from countermark.lines.defects import known, sentence
-from countermark.lines.surface import RunNamedForAttempt
+from countermark.lines.surface import RunMovedMeanwhile, RunNamedForAttempt
 from countermark.observe import local
 from countermark.run.attempts import CapabilityEscalation, InfrastructureRetry, Relaunch, RequestedReexecution
 from countermark.run.claims import Dispatched, DispatchRefused
@@ -217,6 +217,35 @@ def test_of_several_lost_attempts_one_call_relaunches_the_first_and_names_the_ot
     assert arm(bench.ended(run)) == "Lost", "what is lost is decided on before what was completed beside it"
     assert lines(retry_run(bench.ports, run, None, False, "ada"))[0] == f"fenced attempt {second}"
     assert arm(bench.ended(run)) == "SeveralCandidates" and len(bench.executions()) == 4
+
+
+def the_look_is_older(bench: Bench, run: str) -> AbstractContextManager[object]:
+    """Somebody gives the last attempt up between a person's look and the claim."""
+    real = deciding.look_at
+
+    def look_at(ports: Any, run_id: str) -> Any:
+        looked = real(ports, run_id)
+        bench.ports.store.abandon(run, bench.claims(run)[-1].attempt, "grace", 1)
+        return looked
+
+    return planted(deciding, "look_at", look_at)()
+
+
+def a_person_is_told_what_a_controller_is() -> AbstractContextManager[object]:
+    real = deciding.relaunch_from
+    return planted(deciding, "relaunch_from", lambda ports, record, attempt, newest, by: real(ports, record, attempt, newest))()
+
+
+@proven_by(a_person_is_told_what_a_controller_is)
+def test_a_decision_on_a_run_that_moved_meanwhile_is_refused_and_claims_nothing(bench: Bench) -> None:
+    run = bench.told(("effective", "kill_all"), HONEST)
+    assert arm(bench.ended(run)) == "Lost"
+    with the_look_is_older(bench, run):
+        answer = retry_run(bench.ports, run, None, False, "ada")
+    assert answer == Refused(NonEmpty(RunMovedMeanwhile(bench.record(run).ledger.version)))
+    assert len(bench.claims(run)) == 1
+    assert lines(retry_run(bench.ports, run, None, False, "ada"))
+    assert arm(bench.ended(run)) == "Converged" and len(bench.claims(run)) == 2
 
 
 def only_the_verdict_is_told() -> AbstractContextManager[object]:

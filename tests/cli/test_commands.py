@@ -1,15 +1,20 @@
 """Every command, called for real on a store of its own; no test trains, so no run converges here."""
 
 import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from countermark.app import acting
 from countermark.cli.roster import ENTRIES
 from countermark.recipe import ROSTER
+from countermark.run.claims import Committed, SnapshotStale
+from countermark.store.base import SqlStore
 from tests.cli.called import Called, Caller
 from tests.cli.recipes import LINES, write_recipe
+from tests.faults import planted, proven_by
 
 _PUBLISHES_NOTHING: Final = ("run", "recipe.toml", "--", "sh", "-c", "echo working")
 
@@ -207,6 +212,21 @@ def test_what_cannot_be_begun_again_is_refused_with_what_to_do(here: Path, call:
     assert call("retry", ran, "--capability", " ", "--json").code == 2
     assert call("reexecute", ran, "--request", "two words", "--json").code == 2
     assert call("cancel", ran, "--by", "two words", "--json").code == 2
+
+
+def every_version_is_the_one_that_was_looked_at() -> AbstractContextManager[object]:
+    return planted(acting, "SnapshotStale", Committed)()
+
+
+@proven_by(every_version_is_the_one_that_was_looked_at)
+def test_a_retry_of_what_moved_meanwhile_did_nothing_and_says_so(here: Path, call: Caller) -> None:
+    write_recipe(here)
+    run = call("run", "recipe.toml", "--json", "--", "sh", "-c", "exit 3").document()["run"]
+    with planted(SqlStore, "claim_start", lambda store, *asked: SnapshotStale(7))():
+        called = call("retry", run, "--json")
+        assert (called.code, called.codes()) == (1, ["RunMovedMeanwhile"])
+        assert f"countermark status {run[:8]}" in call("retry", run).err
+    assert len(call("attempts", run, "--json").document()["attempts"]) == 1
 
 
 def test_an_attempt_is_given_up_and_made_again_by_a_person(here: Path, call: Caller) -> None:

@@ -2,7 +2,7 @@
 
 Rules kept here:
 
-1. A transition is claimed on the version that the verdict was derived from; a moved ledger means: look again.
+1. A transition is claimed on the version that the verdict was derived from; a moved ledger means: look again. A person is told so.
 2. A slot that somebody else took is a success: the winner's claim is carried on with.
 3. The intent is durable before the launcher is called and the outcome after; a call that broke is ``unknown``, never ``refused``.
 4. Nothing is retried beyond the number that the caller allows. Beginning where an earlier resume or relaunch began is a retry too: no
@@ -23,7 +23,7 @@ from countermark.launch.local import Fenced, FenceFailed, FenceHeldOff, FenceRes
 from countermark.launch.order import LaunchOrder
 from countermark.launch.stopping import NothingToStop, StopFailed, Stopped, StopPending, StopResult
 from countermark.lines.defects import known, sentence
-from countermark.lines.surface import AttemptNotFenced, RetriesUsedUp
+from countermark.lines.surface import AttemptNotFenced, RetriesUsedUp, RunMovedMeanwhile
 from countermark.run.attempts import (
     AttemptKey,
     Cause,
@@ -164,7 +164,9 @@ def start(ports: Ports, record: RunRecord, cause: Cause, by: str = "") -> Acted 
     if isinstance(answer, Refused):
         return Refused(answer.defects)
     if isinstance(answer, SnapshotStale):
-        return Acted(("somebody else acted on the run meanwhile: look again",))
+        # A controller looks again by itself. A person decided on what is no longer so, and is told that nothing was done.
+        meanwhile = Acted(("somebody else acted on the run meanwhile: look again",))
+        return Refused(NonEmpty(RunMovedMeanwhile(answer.current))) if by else meanwhile
     attempt = answer.claim.attempt
     said = (
         f"claimed attempt {attempt.nonce.hex[:8]} ({type(cause).__name__})"

@@ -7,6 +7,7 @@ from countermark.lines.surface import (
     DecisionDefect,
     ResumeUnavailable,
     RetryUnavailable,
+    RunMovedMeanwhile,
     RunNamedForAttempt,
     RunNotAtRest,
 )
@@ -41,6 +42,11 @@ def decision_sentence(defect: DecisionDefect) -> Sentence:
             return Sentence(
                 f"{quoted(name)} is a run, and one of its attempts is to be named: {listed(map(plain, attempts)) or 'it has none yet'}",
                 "see how each stands: countermark attempts RUN",
+            )
+        case RunMovedMeanwhile(current):
+            return Sentence(
+                f"somebody else acted on the run after it was looked at (its ledger is at version {current}), and nothing was claimed",
+                "see how it stands now, then decide again: countermark status RUN",
             )
 
 

@@ -18,6 +18,7 @@ from countermark.lines.surface import (
     ResumeUnavailable,
     RetriesUsedUp,
     RetryUnavailable,
+    RunMovedMeanwhile,
     RunNamedForAttempt,
     RunNotAtRest,
     SettingUnknown,
@@ -95,7 +96,13 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 "look at the rows above; a tensor that is only in A always fails, everything else as --fail-on says",
             )
         case (
-            ResumeUnavailable() | CheckpointNotAmong() | RetryUnavailable() | CapabilityNotForLost() | RunNotAtRest() | RunNamedForAttempt()
+            ResumeUnavailable()
+            | CheckpointNotAmong()
+            | RetryUnavailable()
+            | CapabilityNotForLost()
+            | RunNotAtRest()
+            | RunNamedForAttempt()
+            | RunMovedMeanwhile()
         ):
             return decision_sentence(defect)
 

@@ -203,9 +203,18 @@ class RunNamedForAttempt:
     attempts: tuple[str, ...]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class RunMovedMeanwhile:
+    """Somebody else acted on the run after it was looked at for this decision; its ledger is at version ``current`` by now."""
+
+    current: int
+
+
 #: What keeps a person's decision about a run from being taken.
 DecisionDefect = (
     ResumeUnavailable | CheckpointNotAmong | RetryUnavailable | CapabilityNotForLost | RunNotAtRest | RunNamedForAttempt
+    | RunMovedMeanwhile
 )  # fmt: skip
 
 
