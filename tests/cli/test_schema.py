@@ -112,6 +112,7 @@ CALLS: Final = (
     (("checkpoint", "inspect", "."), 1),
     (("checkpoint", "inspect", ".", "gone"), 1),
     (("checkpoint", "publish", "."), 1),
+    (("checkpoint", "prune", ".", "--keep", "1"), 0),
     (("weights", "root", "."), 0),
     (("weights", "root", ".", "recipe.toml"), 1),
     (("weights", "diff", ".", "."), 0),

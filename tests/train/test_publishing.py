@@ -2,13 +2,16 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from countermark.files.checkpoints import read_checkpoint
+from countermark.files.leftovers import alone_in
 from countermark.files.outputs import OutputReading, measure_output
 from countermark.run.checkpoint import AdmittedCheckpoint, Atomic, CheckpointReadback, admit_checkpoint
+from countermark.run.retention import Held, OnlyAdmitted, RetentionPlan, Surplus
 from countermark.train import CannotTrain, publishing
 from tests.faults import planted, proven_by
 from tests.train.tiny import WORK_KEY, Attempt, Tiny, honest, train
@@ -56,7 +59,12 @@ def test_as_many_are_kept_as_the_settings_say(tiny: Tiny) -> None:
     assert trained(tiny, keep=3).published() == ["step-4", "step-6", "step-8"]
 
 
-@proven_by(planted(publishing, "_is_admitted", lambda assignment, path: True))
+def counts_everything(found: Sequence[Held], keep: int, begun: object) -> RetentionPlan:
+    """The fault: the last ``keep`` stay, whatever they are."""
+    return RetentionPlan(tuple((held, Surplus("") if held in found[:-keep] else OnlyAdmitted()) for held in found))
+
+
+@proven_by(planted(publishing, "plan_retention", counts_everything))
 def test_a_torn_newer_checkpoint_takes_no_good_one_away(tiny: Tiny) -> None:
     attempt = trained(tiny)
     checkpoints = attempt.folder / "checkpoints"
@@ -64,7 +72,7 @@ def test_a_torn_newer_checkpoint_takes_no_good_one_away(tiny: Tiny) -> None:
     (checkpoints / "step-9" / "optimizer.pt").unlink()
     (checkpoints / "step-8" / "scheduler.pt").write_bytes(b"torn")
     one = tiny_retention(attempt, keep=1)
-    assert publishing.retain(one) == ("step-4", "step-2")
+    assert publishing.retain(one) == ("step-2", "step-4")
     assert attempt.published() == ["step-6", "step-8", "step-9"]
 
 
@@ -78,8 +86,24 @@ def tiny_retention(attempt: Attempt, keep: int):  # type: ignore[no-untyped-def]
 def test_a_checkpoint_of_another_attempt_is_not_counted(tiny: Tiny) -> None:
     first, second = trained(tiny), trained(tiny)
     shutil.copytree(first.folder / "checkpoints" / "step-8", second.folder / "checkpoints" / "step-99")
-    assert publishing.retain(tiny_retention(second, keep=1)) == ("step-6", "step-4", "step-2")
+    assert publishing.retain(tiny_retention(second, keep=1)) == ("step-2", "step-4", "step-6")
     assert second.published() == ["step-8", "step-99"]
+
+
+@proven_by(planted(publishing, "_given_up", lambda folder: False))
+@pytest.mark.parametrize("receipt", ["fenced", "stop.json"])
+def test_an_attempt_that_was_given_up_takes_nothing_away(tiny: Tiny, receipt: str) -> None:
+    attempt = trained(tiny)
+    (attempt.folder / receipt).touch()
+    assert publishing.retain(tiny_retention(attempt, keep=1)) == ()
+
+
+def test_nothing_is_taken_away_while_another_decides(tiny: Tiny) -> None:
+    attempt = trained(tiny)
+    one = tiny_retention(attempt, keep=1)
+    with alone_in(one.checkpoints) as alone:
+        assert alone and publishing.retain(one) == ()
+    assert publishing.retain(one) == ("step-2", "step-4", "step-6")
 
 
 def test_the_output_is_an_adapter_that_reads_back(tiny: Tiny) -> None:

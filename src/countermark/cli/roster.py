@@ -61,6 +61,9 @@ ENTRIES: Final = (
     Entry(("evidence",), "evidence", "Show what the last sweep saw on each axis, with receipts, in read order.", _RUNS),
     Entry(("checkpoint", "inspect"), "checkpoint_inspect", "Show components, digests and step witnesses, and every defect.", _WEIGHTS),
     Entry(("checkpoint", "publish"), "checkpoint_publish", "Publish a checkpoint folder atomically, with digests.", _WEIGHTS),
+    Entry(
+        ("checkpoint", "prune"), "checkpoint_prune", "Delete old checkpoints, never the last admitted one; shows the plan first.", _WEIGHTS
+    ),
     Entry(("weights", "root"), "weights_root", "Digest weights independently of sharding and metadata.", _WEIGHTS),
     Entry(("weights", "diff"), "weights_diff", "Say what changed between two weights, tensor by tensor, with both roots.", _WEIGHTS),
     Entry(
@@ -83,7 +86,7 @@ ENTRIES: Final = (
 #: One line for each group of commands.
 GROUPS: Final = {
     "manifest": "Compare manifests.",
-    "checkpoint": "Inspect and publish checkpoints.",
+    "checkpoint": "Inspect, publish and prune checkpoints.",
     "weights": "Digest weights, and say what changed.",
     "store": "Create, migrate and check a store.",
 }

@@ -47,6 +47,7 @@ from countermark.recipe import ROSTER
 from countermark.recipe.manifest import ENTRIES as COORDINATES
 from countermark.run.attempts import Cause
 from countermark.run.checkpoint import AdmittedCheckpoint, Component
+from countermark.run.retention import Fate
 from countermark.values import NonEmpty
 from countermark.verdict.kinds import Blocked, Blocker, CompletionCandidate, Note, Verdict, WhyNot
 
@@ -325,6 +326,16 @@ def _checkpoint_publish() -> list[Schema]:
     return [answer({"path": TEXT, "step": WHOLE, "digest": SHA256, "bytes": WHOLE})]
 
 
+def _checkpoint_prune() -> list[Schema]:
+    """``bytes``: those of what goes. ``why`` is the kind of what becomes of a checkpoint."""
+    fate = {"fate": one_of(("stays", "would go", "went")), "why": one_of(kind.__name__ for kind in get_args(Fate)), "message": TEXT}
+    place = {"name": TEXT, "path": TEXT, "step": WHOLE, "bytes": WHOLE, "admitted": YES_OR_NO}
+    one = record({**place, **fate, "defects": listed(ref("defect"))})
+    left = record({"name": TEXT, "state": one_of(("dead", "live", "unknown"))})
+    told = {"path": TEXT, "keep": WHOLE, "dryRun": YES_OR_NO, "bytes": WHOLE, "others": listed(TEXT)}
+    return [answer({**told, "checkpoints": listed(one), "leftovers": listed(left)})]
+
+
 def _store_init() -> list[Schema]:
     return [answer({"store": TEXT, "created": YES_OR_NO})]
 
@@ -361,6 +372,7 @@ _ANSWERS: Final = {
     "evidence": _evidence,
     "checkpoint inspect": _checkpoint_inspect,
     "checkpoint publish": _checkpoint_publish,
+    "checkpoint prune": _checkpoint_prune,
     **WEIGHTS,
     "store init": _store_init,
     "store migrate": _store_migrate,

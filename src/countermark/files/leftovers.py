@@ -25,7 +25,7 @@ from typing import Final, final
 
 from countermark.files.attempt_folder import NETWORK_FILE_SYSTEMS, file_system_of
 from countermark.files.durable import sync_folder
-from countermark.files.reading import list_folder
+from countermark.files.reading import is_folder, list_folder
 
 _FILLED: Final = "tmp"
 _GOING: Final = "gone"
@@ -74,11 +74,12 @@ def filled(parent: Path, name: str) -> Generator[Path, None, None]:
 
 
 def take_away(folder: Path) -> None:
-    """Delete a folder so that no half of it is ever seen under its name. Raises ``OSError``; what remains then is a leftover."""
+    """Delete a folder, or a file, so that no half of it is ever seen under its name. Raises ``OSError``; what remains then is a
+    leftover."""
     hidden = _named(folder.parent, _GOING, folder.name)
     folder.rename(hidden)
     sync_folder(folder.parent)
-    shutil.rmtree(hidden)
+    _delete(hidden)
 
 
 def leftovers(parent: Path, of: Callable[[str], bool]) -> tuple[Leftover, ...]:
@@ -86,9 +87,13 @@ def leftovers(parent: Path, of: Callable[[str], bool]) -> tuple[Leftover, ...]:
     listed = list_folder(parent)
     found: list[Leftover] = []
     for entry in listed if isinstance(listed, tuple) else ():
-        named = _NAME.fullmatch(entry.name) if entry.kind == "a folder" else None
-        if named is not None and of(named[2]):
-            found.append(Leftover(entry.name, named[2], State.DEAD if named[1] == _GOING else _state(parent / entry.name)))
+        named = _NAME.fullmatch(entry.name)
+        if named is None or not of(named[2]):
+            continue
+        if named[1] == _GOING and entry.kind in {"a folder", "a regular file"}:
+            found.append(Leftover(entry.name, named[2], State.DEAD))
+        elif entry.kind == "a folder":
+            found.append(Leftover(entry.name, named[2], _state(parent / entry.name)))
     return tuple(found)
 
 
@@ -99,17 +104,36 @@ def clear(parent: Path, of: Callable[[str], bool]) -> tuple[Leftover, ...]:
 
 def _cleared(parent: Path, left: Leftover) -> bool:
     """Whether a leftover was taken away, by us or by somebody who was faster."""
-    folder = parent / left.name
-    descriptor = _held(folder)
-    if descriptor is None:
-        return not os.path.lexists(folder)
+    path = parent / left.name
+    descriptor = _held(path) if is_folder(path) else None
     try:
-        shutil.rmtree(folder)
+        if descriptor is not None or not is_folder(path):
+            _delete(path)
     except OSError:
-        return not os.path.lexists(folder)
+        return not os.path.lexists(path)
     finally:
-        os.close(descriptor)
-    return True
+        if descriptor is not None:
+            os.close(descriptor)
+    return not os.path.lexists(path)
+
+
+def _delete(path: Path) -> None:
+    if is_folder(path):
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def alone_in(folder: Path) -> Generator[bool, None, None]:
+    """Whether we are the only ones who decide at this moment what goes from a folder; others ask here as well. Where there are no locks, we
+    are. Raises ``OSError``."""
+    descriptor = _held(folder)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _named(parent: Path, kind: str, name: str) -> Path:

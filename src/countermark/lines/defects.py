@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final, TypeGuard, get_args
 
-from countermark.lines.of_checkpoints import checkpoint_sentence
+from countermark.lines.of_checkpoints import checkpoint_sentence, retention_sentence
 from countermark.lines.of_evidence import EvidenceDefect, evidence_sentence
 from countermark.lines.of_files import FolderDefect, ReadingDefect, SourceDefect, file_sentence, folder_sentence, source_sentence
 from countermark.lines.of_recipes import RecipeDefect, recipe_sentence
@@ -26,10 +26,11 @@ from countermark.lines.surface import SurfaceDefect
 from countermark.lines.texts import Document, JsonValue, camel, number, plain
 from countermark.run.attempts import AttemptKey, Nonce
 from countermark.run.checkpoint import CheckpointDefect
+from countermark.run.retention import RetentionDefect
 from countermark.verdict.kinds import Blocker, Note, WhyNot
 
 AnyDefect = (
-    RecipeDefect | RunDefect | CheckpointDefect | EvidenceDefect | VerdictDefect
+    RecipeDefect | RunDefect | CheckpointDefect | RetentionDefect | EvidenceDefect | VerdictDefect
     | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SurfaceDefect
 )  # fmt: skip
 
@@ -46,7 +47,7 @@ FAMILIES: Final[Mapping[str, tuple[type, ...]]] = {
     "Demands, claims and dispatches": get_args(RunDefect),
     "The ledger": get_args(RecordDefect),
     "Evidence": get_args(EvidenceDefect),
-    "Checkpoints": get_args(CheckpointDefect),
+    "Checkpoints": (*get_args(CheckpointDefect), *get_args(RetentionDefect)),
     "Blockers": get_args(Blocker),
     "Why a run has not converged yet": get_args(WhyNot),
     "Notes": get_args(Note),
@@ -73,6 +74,8 @@ def _told(defect: AnyDefect) -> Sentence:
         return evidence_sentence(defect)
     if isinstance(defect, CheckpointDefect):
         return checkpoint_sentence(defect)
+    if isinstance(defect, RetentionDefect):
+        return retention_sentence(defect)
     if isinstance(defect, ReadingDefect):
         return file_sentence(defect)
     if isinstance(defect, SourceDefect):

@@ -16,6 +16,7 @@ from countermark.run.checkpoint import (
     PublicationIncomplete,
     PublicationUnobserved,
 )
+from countermark.run.retention import OnlyAdmittedCheckpoint, PruneUnderWay, RetentionDefect, SuccessorChanged
 
 _OLDER = "resume from an older checkpoint: countermark checkpoint inspect on each shows which is admissible"
 
@@ -54,4 +55,20 @@ def checkpoint_sentence(defect: CheckpointDefect) -> Sentence:
             )
             return Sentence(
                 f"it is of another computation: {differences}", "a changed coordinate is another work: start it with countermark run"
+            )
+
+
+def retention_sentence(defect: RetentionDefect) -> Sentence:
+    match defect:
+        case OnlyAdmittedCheckpoint(path):
+            return Sentence(
+                f"{quoted(path)} is the only admitted checkpoint that would be left, and without it nothing can be gone on from",
+                "keep at least one: --keep 1; whoever wants none at all deletes the folder",
+            )
+        case PruneUnderWay(path):
+            return Sentence(f"somebody else is pruning {quoted(path)} at this moment, or training there", "call again when that has ended")
+        case SuccessorChanged(path):
+            return Sentence(
+                f"{quoted(path)} changed or vanished since it was judged, and others were to go because of it; no more was deleted",
+                "call again: what is there now is judged anew",
             )

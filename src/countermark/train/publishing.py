@@ -4,22 +4,24 @@ Rules kept here:
 
 1. What is published is copied from the trainer's own folder, durably and by one rename. The trainer's copy is taken away afterwards where
    it lies in the attempt's scratch folder, and left alone elsewhere.
-2. A published checkpoint is read back and admitted before an older one is taken away, and one that is not admitted counts for nothing. The
-   newest admitted checkpoint always stays.
-3. An older checkpoint is renamed out of sight before it is deleted: a half-deleted folder never bears a checkpoint's name.
+2. What is kept is decided where ``countermark checkpoint prune`` decides it: a published checkpoint is read back and admitted before an
+   older one is taken away, and one that is not admitted counts for nothing.
+3. An attempt that somebody gave up takes nothing away any more: its successor may be reading there.
 4. The attempt writes under its own folder only, and the output place is taken once.
 """
 
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from countermark.files.attempt_folder import FENCED, STOP, present
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
-from countermark.files.durable import sync_folder
+from countermark.files.leftovers import alone_in
 from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint, publish_output
-from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointNotThere, admit_checkpoint, component_defects
+from countermark.files.retention import carry_out, held
+from countermark.run.checkpoint import CheckpointNotThere, admit_checkpoint, component_defects
+from countermark.run.retention import Held, plan_retention
 from countermark.train.assignment import Assignment
 from countermark.train.failures import CannotTrain, refusal
 from countermark.values import Refused
@@ -49,31 +51,33 @@ def publish_step(assignment: Assignment, source: Path, step: int, micro_batches:
 
 
 def retain(assignment: Assignment) -> tuple[str, ...]:
-    """Take away the oldest published checkpoints beyond ``keep_checkpoints`` admitted ones; returns the names that went."""
-    listed = list_checkpoints(assignment.checkpoints)
-    if not isinstance(listed, CheckpointListing):
+    """Take away what ``plan_retention`` lets go of the attempt's own checkpoints where ``keep_checkpoints`` admitted ones stay; returns the
+    names that went. Raises ``OSError`` of the disk."""
+    place, keep = assignment.checkpoints, assignment.settings.keep_checkpoints
+    listed = list_checkpoints(place)
+    if not isinstance(listed, CheckpointListing) or len(listed.checkpoints) <= keep or _given_up(assignment.folder):
         return ()
-    kept = 0
-    gone: list[str] = []
-    for _, name in reversed(listed.checkpoints):
-        if kept < assignment.settings.keep_checkpoints:
-            kept += _is_admitted(assignment, assignment.checkpoints / name)
-            continue
-        _take_away(assignment.checkpoints / name)
-        gone.append(name)
-    return tuple(gone)
+    with alone_in(place) as alone:
+        if not alone:
+            return ()
+        found = [_held(assignment, place, name) for _, name in listed.checkpoints]
+        plan = plan_retention(found, keep, {})
+        gone = () if isinstance(plan, Refused) else carry_out(place, plan, _unheard)
+        return () if isinstance(gone, Refused) else gone
 
 
-def _is_admitted(assignment: Assignment, path: Path) -> bool:
-    answer = admit_checkpoint(read_checkpoint(path), assignment.manifest, frozenset({assignment.nonce}))
-    return isinstance(answer, AdmittedCheckpoint)
+def _held(assignment: Assignment, place: Path, name: str) -> Held:
+    readback = read_checkpoint(place / name)
+    return held(place, name, readback, admit_checkpoint(readback, assignment.manifest, frozenset({assignment.nonce})))
 
 
-def _take_away(path: Path) -> None:
-    hidden = path.with_name(f".gone-{path.name}-{secrets.token_hex(8)}")
-    path.rename(hidden)
-    sync_folder(path.parent)
-    shutil.rmtree(hidden)
+def _given_up(folder: Path) -> bool:
+    """Whether somebody has given the attempt up: then another one may be about to go on from any of its checkpoints."""
+    return present(folder, FENCED) or present(folder, STOP)
+
+
+def _unheard(name: str) -> None:
+    """Nobody watches."""
 
 
 def publish_adapter(assignment: Assignment, model: Any) -> Path:

@@ -1,0 +1,167 @@
+"""Pruning from the command line: a plan first, never the last admitted one, and nothing that is not admitted."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countermark.app import prune
+from countermark.files.leftovers import alone_in, filled
+from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint
+from countermark.values import Refused
+from tests.cli.called import Called, Caller
+from tests.cli.recipes import write_recipe
+from tests.faults import planted, proven_by
+from tests.files import folders
+from tests.recipe.examples import CLEAN, clean_spellings
+
+
+def published(here: Path, *steps: int, place: str = "kept") -> Path:
+    """A folder with published checkpoints of these steps."""
+    for step in steps:
+        source = here / "trainer" / f"checkpoint-{step}"
+        source = source if source.exists() else folders.checkpoint(here / "trainer", step)
+        given = {"attempt": folders.NONCE, "work_key": folders.WORK_KEY, "manifest": clean_spellings()}
+        assert isinstance(publish_checkpoint(source, here / place, step=step, **given), PublishedCheckpoint)
+    return here / place
+
+
+def fates(called: Called) -> dict[str, tuple[str, str]]:
+    """What becomes of each checkpoint, and of which kind that is, by name."""
+    return {each["name"]: (each["fate"], each["why"]) for each in called.document()["checkpoints"]}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_the_plan_is_shown_and_only_yes_carries_it_out(here: Path, call: Caller) -> None:
+    place = published(here, 9, 10, 12)
+    shown = call("checkpoint", "prune", "kept", "--keep", "2")
+    assert shown.code == 0 and "step-9\t" in shown.out and "nothing was deleted: --yes does it" in shown.out
+    assert fates(call("checkpoint", "prune", "kept", "--keep", "2", "--yes", "--dry-run", "--json")) == {
+        "step-9": ("would go", "Surplus"),
+        "step-10": ("stays", "AmongTheLast"),
+        "step-12": ("stays", "AmongTheLast"),
+    }
+    assert names(place) == ["step-10", "step-12", "step-9"]
+    done = call("checkpoint", "prune", "kept", "--keep", "2", "--yes")
+    assert done.code == 0 and "1 of 3 checkpoints went" in done.out and "taking away step-9" in done.err
+    assert names(place) == ["step-10", "step-12"]
+    again = call("checkpoint", "prune", "kept", "--keep", "2", "--yes", "--json")
+    assert {fate for fate, _ in fates(again).values()} == {"stays"}
+
+
+def test_o5_the_only_admitted_one_is_kept_and_to_delete_it_is_refused_by_name(here: Path, call: Caller) -> None:
+    place = published(here, 4)
+    torn = folders.checkpoint(place, 8, optimizer_pt=None, scheduler_pt=None)
+    assert (torn.stat().st_mtime_ns) > (place / "step-4").stat().st_mtime_ns
+    kept = call("checkpoint", "prune", "kept", "--keep", "1", "--yes", "--torn", "--json")
+    assert fates(kept) == {"step-4": ("stays", "OnlyAdmitted"), "checkpoint-8": ("stays", "NotAdmitted")}
+    (why,) = [each["defects"] for each in kept.document()["checkpoints"] if each["name"] == "checkpoint-8"]
+    assert {each.get("component") for each in why if each["code"] == "ComponentMissing"} == {"optimizer_state", "scheduler_state"}
+    told = call("checkpoint", "prune", "kept", "--keep", "1")
+    assert "the only admitted checkpoint" in told.out
+    blocked = call("checkpoint", "prune", "kept", "--keep", "0", "--yes", "--json")
+    assert (blocked.code, blocked.codes()) == (1, ["OnlyAdmittedCheckpoint"])
+    assert names(place) == ["checkpoint-8", "step-4"]
+
+
+def test_torn_ones_go_only_where_they_are_asked_for(here: Path, call: Caller) -> None:
+    place = here / "kept"
+    folders.checkpoint(place, 2, optimizer_pt=None)
+    folders.checkpoint(place, 3)
+    published(here, 4)
+    folders.checkpoint(place, 6, optimizer_pt=None)
+    assert call("checkpoint", "prune", "kept", "--keep", "1", "--yes").code == 0
+    assert names(place) == ["checkpoint-2", "checkpoint-3", "checkpoint-6", "step-4"]
+    asked = call("checkpoint", "prune", "kept", "--keep", "1", "--yes", "--torn", "--json")
+    assert fates(asked)["checkpoint-2"] == ("went", "Torn") and fates(asked)["checkpoint-3"] == ("stays", "NotAdmitted")
+    assert names(place) == ["checkpoint-3", "checkpoint-6", "step-4"]
+
+
+def test_a_trainers_own_checkpoints_count_where_a_person_vouches_for_them(here: Path, call: Caller) -> None:
+    for step in (4, 8):
+        folders.checkpoint(here / "out", step)
+    write_recipe(here, **{name: f'"{spelling}"' for name, spelling in CLEAN.items() if name != "target_modules"})
+    asked = ("checkpoint", "prune", "out", "--keep", "1", "--for", "recipe.toml", "--yes", "--json")
+    assert {fate for fate, _ in fates(call(*asked)).values()} == {"stays"}
+    vouched = fates(call(*asked, "--vouch"))
+    assert vouched == {"checkpoint-4": ("went", "Surplus"), "checkpoint-8": ("stays", "AmongTheLast")}
+    assert names(here / "out") == ["checkpoint-8"]
+
+
+def test_what_else_lies_there_is_told_and_only_what_the_dead_left_is_taken_away(here: Path, call: Caller) -> None:
+    """O19: a leftover of another trainer is no checkpoint, and none of ours to delete."""
+    place = published(here, 4, 12)
+    for name in ("tmp-checkpoint-49", ".tmp-step-6-0123456789abcdef", ".gone-step-2-0123456789abcdef", "notes"):
+        (place / name).mkdir()
+    with filled(place, "step-50") as live:
+        shown = call("checkpoint", "prune", "kept", "--keep", "1", "--json").document()
+        states = {left["name"]: left["state"] for left in shown["leftovers"]}
+        assert states == {".gone-step-2-0123456789abcdef": "dead", ".tmp-step-6-0123456789abcdef": "dead", live.name: "live"}
+        assert shown["others"] == ["notes", "tmp-checkpoint-49"]
+        assert call("checkpoint", "prune", "kept", "--keep", "1", "--yes").code == 0
+        assert names(place) == sorted([live.name, "notes", "step-12", "tmp-checkpoint-49"])
+
+
+def test_a_folder_that_somebody_else_is_pruning_and_one_that_is_not_there(here: Path, call: Caller) -> None:
+    place = published(here, 4)
+    with alone_in(place):
+        busy = call("checkpoint", "prune", "kept", "--keep", "1", "--yes", "--json")
+        assert (busy.code, busy.codes()) == (1, ["PruneUnderWay"])
+        assert call("checkpoint", "prune", "kept", "--keep", "1").code == 0, "who only looks waits for nobody"
+    assert call("checkpoint", "prune", "gone", "--keep", "1").code == 2
+    assert call("checkpoint", "prune", "kept").code == 2
+
+
+# ------------------------------------------------------------------------------------------------- in an attempt's folder
+
+_COMMAND = 'mkdir -p "$COUNTERMARK_ATTEMPT/work"; cp -r trainer/* "$COUNTERMARK_ATTEMPT/work/"; exit 3'
+
+
+@pytest.fixture
+def resumed(here: Path, call: Caller) -> tuple[Path, Path]:
+    """The checkpoints of an attempt that failed, and the folder of the attempt that went on from the first of them, and has not ended."""
+    for step in (4, 6, 8):
+        folders.checkpoint(here / "trainer", step)
+    write_recipe(here, **{name: f'"{spelling}"' for name, spelling in CLEAN.items() if name != "target_modules"})
+    run = call("run", "recipe.toml", "--json", "--", "sh", "-c", _COMMAND).document()["run"]
+    (folder,) = call("attempts", run, "--json").document()["folders"].values()
+    for step in (4, 6, 8):
+        assert call("checkpoint", "publish", f"{folder}/work/checkpoint-{step}").code == 0
+    assert call("resume", run, "--from", "4", "--json").code == 1
+    others: list[Any] = [each for each in call("attempts", run, "--json").document()["folders"].values() if each != folder]
+    (Path(others[0]) / "terminal.json").rename(here / "terminal.json")
+    return Path(folder) / "checkpoints", Path(others[0])
+
+
+@proven_by(planted(prune, "_begun", lambda runs, folder: {}))
+def test_where_an_attempt_begins_that_has_not_ended_the_checkpoint_stays(here: Path, call: Caller, resumed: tuple[Path, Path]) -> None:
+    place, successor = resumed
+    assert fates(call("checkpoint", "prune", str(place), "--keep", "1", "--yes", "--json")) == {
+        "step-4": ("stays", "BegunAt"),
+        "step-6": ("went", "Surplus"),
+        "step-8": ("stays", "AmongTheLast"),
+    }
+    (here / "terminal.json").rename(successor / "terminal.json")
+    assert fates(call("checkpoint", "prune", str(place), "--keep", "1", "--yes", "--json"))["step-4"] == ("went", "Surplus")
+    assert names(place) == ["step-8"]
+
+
+def test_a_checkpoint_of_another_run_does_not_count_in_an_attempts_folder(here: Path, call: Caller, resumed: tuple[Path, Path]) -> None:
+    place, _ = resumed
+    shutil.copytree(published(here, 12) / "step-12", place / "step-12")
+    answer = call("checkpoint", "prune", str(place), "--keep", "1", "--json")
+    assert fates(answer)["step-12"] == ("stays", "NotAdmitted") and fates(answer)["step-8"] == ("stays", "AmongTheLast")
+    (codes,) = [[defect["code"] for defect in each["defects"]] for each in answer.document()["checkpoints"] if each["step"] == 12]
+    assert codes == ["AttemptNotMember"]
+
+
+def test_a_plan_that_cannot_be_held_against_anything_refuses_by_name(here: Path, call: Caller) -> None:
+    published(here, 4, 6)
+    refused = call("checkpoint", "prune", "kept", "--keep", "1", "--for", "deadbeef", "--yes", "--json")
+    assert (refused.code, refused.codes()) == (1, ["NothingNamed"])
+    assert isinstance(prune.prune_checkpoints(prune.PruneAsked("gone", 1), here, None, act=True, told=print), Refused)
