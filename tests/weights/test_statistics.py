@@ -55,6 +55,30 @@ def test_bfloat16_rounding_swallows_edits() -> None:
     assert (found.changed, found.l2) == (1, 0.0078125)
 
 
+def to_bf16(numbers: np.ndarray) -> np.ndarray:
+    codes = numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
+    return ((codes + 0x7FFF + ((codes >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+@pytest.mark.parametrize(("spread", "per_mille", "share_of_norm"), [(1e-4, 677, 1.04), (1e-5, 117, 0.61), (1e-6, 12, 0.20)])
+def test_the_smaller_an_edit_of_bfloat16_the_less_of_it_arrives(spread: float, per_mille: int, share_of_norm: float) -> None:
+    dice = np.random.default_rng(7)
+    base = to_bf16(dice.normal(0, 0.02, 200_000))
+    wanted = dice.normal(0, spread, base.size).astype(np.float32)
+    after = to_bf16((base.astype(np.uint32) << 16).view(np.float32) + wanted)
+    found = compared("BF16", base.tobytes(), after.tobytes(), step=1 << 16)
+    assert found.l2 is not None
+    assert (round(1000 * found.changed / base.size), round(found.l2 / float(np.linalg.norm(wanted.astype(np.float64))), 2)) == (
+        per_mille,
+        share_of_norm,
+    )
+
+
+def test_a_truth_of_another_byte_has_other_bits_and_the_same_value() -> None:
+    found = compared("BOOL", b"\1\0\2\0", b"\2\0\2\1")
+    assert (found.changed, found.value_changed, found.l2) == (2, 1, 1.0)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "l2"),
     [
