@@ -146,6 +146,9 @@ def broken(*names: str) -> tuple[CheckpointReadback, Counter[CheckpointDefect]]:
         changes |= {key: value for key, value in change.items() if key != "components"}
         wanted += [defect for defect in found if not isinstance(defect, PublicationIncomplete)]
         whys |= dict.fromkeys(why for defect in found if isinstance(defect, PublicationIncomplete) for why in defect.whys)
+    if "a position of another step" in names:
+        # How long an epoch is comes from there.
+        wanted = [defect for defect in wanted if not isinstance(defect, DataPositionMismatch)]
     if whys:
         order = {str(component): at for at, component in enumerate(COMPONENTS)}
         wanted = [defect for defect in wanted if not isinstance(defect, PublicationUnobserved)]
@@ -175,7 +178,7 @@ def test_two_breaks_are_both_named(names: tuple[str, str]) -> None:
 @proven_by(planted(checkpoint, "NonEmpty", FirstWins))
 def test_all_breaks_at_once_are_all_named() -> None:
     found, wanted = broken(*BREAKS)
-    assert defects(found) == wanted and len(wanted) == 10
+    assert defects(found) == wanted and len(wanted) == 9
 
 
 # ------------------------------------------------------------------------------------------------------------ the steps
@@ -285,6 +288,13 @@ def test_o10_a_position_counted_in_steps_is_not_where_the_step_leads_to() -> Non
     found = clean(step=10, components=steps, micro_batches=10, declared=declared)
     answer = admit_checkpoint(found, clean_manifest(gradient_accumulation="4"), frozenset({NONCE}))
     assert isinstance(answer, Refused) and Counter(answer.defects) == Counter([DataPositionMismatch(40, 10)])
+
+
+@pytest.mark.parametrize(
+    "reading", [ComponentAbsent(("x",)), ComponentUnreadable(("cut",)), ComponentChanging(("x",)), whole(Component.DATA_POSITION, 8)]
+)
+def test_a_position_is_not_counted_by_an_epoch_that_nobody_read(reading: ComponentReading) -> None:
+    assert DataPositionMismatch not in diverging(with_component(reading, Component.DATA_POSITION, micro_batches=7))[1]
 
 
 @proven_by(planted(checkpoint, "_accumulation", lambda readback: None))

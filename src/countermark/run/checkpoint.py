@@ -369,7 +369,9 @@ def _foreign_optimizer(readback: CheckpointReadback) -> tuple[CheckpointDefect, 
 
 def _data_position(readback: CheckpointReadback, desired: Manifest) -> tuple[CheckpointDefect, ...]:
     found = readback.micro_batches
-    if found is None:
+    # Without the trainer's own position, or with that of another step, nothing says how long an epoch is; and that is a defect already.
+    known = isinstance(readback.components[Component.DATA_POSITION], ComponentRead) and not other_steps(readback, Component.DATA_POSITION)
+    if found is None or not known:
         return ()
     accumulation = _accumulation(readback) or desired.gradient_accumulation.number
     expected = expected_micro_batches(readback.step, accumulation, readback.epoch)
