@@ -63,7 +63,7 @@ def breaking(at: int, how: type[Broke] = Failed) -> Iterator[Breaking]:
         breaks.step("after the commit")
 
     with ExitStack() as planted:
-        for owner, name in ((Statement, "run"), (Statement, "rows"), (Connection, "execute")):
+        for owner, name in ((Statement, "run"), (Statement, "rows"), (Statement, "together"), (Connection, "execute")):
             planted.enter_context(patch.object(owner, name, stepped("a statement", getattr(owner, name))))
         planted.enter_context(patch.object(Connection, "commit", committing))
         yield breaks

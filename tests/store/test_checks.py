@@ -22,7 +22,7 @@ from countermark.run.records import (
     SweepDamaged,
     WorkKeyRowMismatch,
 )
-from countermark.store import Store, ledger, rows
+from countermark.store import Store, checks, ledger, rows
 from countermark.store.rows import Row
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
@@ -281,6 +281,15 @@ def test_a_verdict_under_another_run_and_a_sweep_of_none_are_found(whole: Store,
     assert codes(whole) == Counter(["VerdictOfAnotherRun", "AgendaEntryMissing"])
     past.change(f"UPDATE sweeps SET run_id = '{'0' * 32}'")
     assert codes(whole) == Counter(["SweepOfUnknownRun", "AgendaEntryMissing"])
+
+
+@pytest.mark.parametrize("table", ["sweeps", "verdicts"])
+@pytest.mark.parametrize("ordinal", [-1, 2**63 - 1])
+@proven_by(planted(checks, "NUMBERED", ()))
+def test_a_row_that_the_database_did_not_number_is_found(whole: Store, past: Past, table: str, ordinal: int) -> None:
+    past.change(f"UPDATE {table} SET ordinal = {ordinal}")
+    found = [(each.code, each.what) for each in whole.check()]
+    assert found == [("RowUncounted", f"a row of {table} is numbered {ordinal}, which is no count of rows: those to come are refused")]
 
 
 def test_an_open_run_that_the_agenda_passes_over_is_found_and_a_look_mends_it(whole: Store, past: Past) -> None:

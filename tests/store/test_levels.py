@@ -92,8 +92,8 @@ def hints_are_all() -> Iterator[None]:
     def lightly(self: _Database, begin: Any, hint: bool = True) -> Any:
         return honest(self, begin, hint=True)
 
-    def hastily(self: PostgresStore, connection: Connection, run_id: str) -> bool:
-        held = hold(self, connection, run_id)
+    def hastily(self: PostgresStore, connection: Connection, run_id: str, *more: Any) -> object:
+        held = hold(self, connection, run_id, *more)
         connection.execute(text("SET LOCAL synchronous_commit = off"))
         return held
 

@@ -66,9 +66,14 @@ def serializable() -> AbstractContextManager[object]:
     return planted(postgres, "LEVEL", "SERIALIZABLE")()
 
 
+def unheld(self: PostgresStore, connection: Connection, run_id: str, *more: Statement) -> object:
+    """What ``_hold`` gives, without a lock."""
+    return [(), *Statement.together(connection, *more, run_id=run_id)]
+
+
 def no_row_lock() -> AbstractContextManager[object]:
     """A writing transaction that locks nothing."""
-    return planted(PostgresStore, "_hold", lambda self, connection, run_id: None)()
+    return planted(PostgresStore, "_hold", unheld)()
 
 
 @contextmanager
@@ -86,15 +91,15 @@ def keyed_by_attempt() -> Iterator[None]:
 def blind_to_winners() -> AbstractContextManager[object]:
     """A loser that keeps to what it read before it lost."""
 
-    def once(self: PostgresStore, connection: Connection, *asked: Any) -> object:
-        record = self._load(connection, RUN)
+    def once(self: PostgresStore, held: base.Held, *asked: Any) -> object:
+        record = held.load()
         assert not isinstance(record, Refused)
-        _, _, wanted, candidate, now_ms, by = asked
+        _, wanted, candidate, now_ms, by = asked
         decision = base.admit_start_claim(record.ledger, record.ledger.version, wanted, candidate)
         if not isinstance(decision, base.Admissible):
             return decision
         try:
-            ledger.append_claim(connection, RUN, decision.claim, now_ms, by)
+            ledger.append_claim(held.connection, RUN, decision.claim, now_ms, by)
         except ledger.Overtaken:
             return SnapshotStale(record.ledger.version)
         return Committed(decision.claim)
@@ -198,7 +203,7 @@ def test_other_runs_are_not_waited_for(stores: Stores, monkeypatch: pytest.Monke
 def test_also_without_the_lock_an_overtaken_claim_is_answered_with_the_winner(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = stores(), stores()
     recorded(one)
-    monkeypatch.setattr(PostgresStore, "_hold", lambda self, connection, run_id: None)
+    monkeypatch.setattr(PostgresStore, "_hold", unheld)
     crossing = Crossing(monkeypatch, "append_claim")
     answers, waited = crossing.first_then(
         lambda: one.claim_start(RUN, 0, transition(), key(1), 2_000), lambda: two.claim_start(RUN, 0, transition(), key(2), 2_000)
@@ -237,7 +242,7 @@ def test_also_without_the_lock_an_overtaken_fact_stands(stores: Stores, monkeypa
     one, two = stores(), stores()
     recorded(one)
     won(one, 1)
-    monkeypatch.setattr(PostgresStore, "_hold", lambda self, connection, run_id: None)
+    monkeypatch.setattr(PostgresStore, "_hold", unheld)
     crossing = Crossing(monkeypatch, append)
     answers, _ = crossing.first_then(lambda: act(one), lambda: act(two))
     assert [type(answer) for answer in answers] == [Stands, Recorded]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from countermark.store import StoreError, checks
+from countermark.run.records import StoredVerdict
+from countermark.store import StoreError, checks, sqlite_errors
 from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE
 from countermark.store.failures import StoreDamaged
 from countermark.store.schema import DERIVED, LEDGER, OBSERVATIONS
@@ -149,3 +150,38 @@ def test_a_log_whose_header_was_torn_is_found_because_its_commits_are_not_seen(f
 def test_a_log_that_never_held_a_commit_is_no_finding(folder: Path, content: bytes) -> None:
     log_of(folder).write_bytes(content)
     assert codes(folder) == Counter()
+
+
+# ---------------------------------------------------------------------------------------------- numbers that nobody gave
+
+
+@pytest.mark.parametrize("table", ["sweeps", "verdicts"])
+@pytest.mark.parametrize("ordinal", [-1, 2**63 - 1])
+@proven_by(planted(sqlite_errors, "_no_next", lambda path: None))
+def test_who_cannot_write_behind_a_forged_number_is_told_so(folder: Path, table: str, ordinal: int) -> None:
+    """SQLite says of the last number that the disk is full, and beneath a negative one our own trigger refuses every row."""
+    with closing(sqlite3.connect(folder / OBSERVATIONS_FILE)) as raw:
+        (kept,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = ?", [f"{table}_never_updated"]).fetchone()
+        raw.execute(f"DROP TRIGGER {table}_never_updated")
+        raw.execute(f"UPDATE {table} SET ordinal = {ordinal}")
+        raw.execute(kept)
+        raw.commit()
+    with SqliteStore.open(folder, create=False) as store, pytest.raises(Exception) as caught:
+        store.record_sweep(RUN, "s2", b"{}", 1, 2)
+        store.record_verdict("s2", StoredVerdict("InProgress", False, 0, b"on its way"))
+    assert isinstance(caught.value, StoreError), caught.value
+    what = f"a row of {table} is numbered {ordinal}, which is no count of rows: those to come are refused"
+    assert caught.value.failure == StoreDamaged(str(folder / OBSERVATIONS_FILE), what)
+
+
+@pytest.mark.parametrize("table", ["sweeps", "verdicts"])
+@proven_by(planted(checks, "_counter_findings", lambda connection, where, database: ()))
+def test_a_counter_at_its_end_is_found_although_no_row_shows_it(folder: Path, table: str) -> None:
+    with closing(sqlite3.connect(folder / OBSERVATIONS_FILE)) as raw:
+        raw.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", [2**63 - 1, table])
+        raw.commit()
+    assert codes(folder) == Counter(["RowUncounted"])
+    with SqliteStore.open(folder, create=False) as store, pytest.raises(StoreError) as caught:
+        store.record_sweep(RUN, "s2", b"{}", 1, 2)
+        store.record_verdict("s2", StoredVerdict("InProgress", False, 0, b"on its way"))
+    assert isinstance(caught.value.failure, StoreDamaged)

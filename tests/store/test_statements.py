@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
-from sqlalchemy import Connection, Engine, bindparam, create_engine, insert, select, union_all
+from sqlalchemy import Connection, Engine, bindparam, create_engine, insert, literal_column, select, union_all
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 from sqlalchemy.schema import CreateSchema
 
@@ -87,6 +87,40 @@ def test_a_driver_s_error_comes_out_as_sqlalchemy_s(connection: Connection) -> N
         NEW_RUN.run(connection, **ROW)
 
 
+def in_the_wrong_order() -> AbstractContextManager[object]:
+    """Answers that are given to the next question."""
+    honest = Statement.together
+
+    def turned(connection: Connection, *asked: Statement, **values: object) -> object:
+        return honest(connection, *asked, **values)[::-1]
+
+    return planted(Statement, "together", turned)()
+
+
+@proven_by(in_the_wrong_order)
+def test_what_is_asked_in_one_go_is_what_each_gives_alone(connection: Connection) -> None:
+    NEW_RUN.run(connection, **ROW)
+    every = Statement(select(runs.c.run_id))
+    for _ in range(7):  # a driver prepares a statement that it has been given some times
+        assert Statement.together(connection, BY_NAME, every, BY_NAME, request="nightly") == ((ROW,), ({"run_id": RUN},), (ROW,))
+        assert Statement.together(connection, BY_NAME, every, request="never") == ((), ({"run_id": RUN},))
+    assert BY_NAME.rows(connection, request="nightly") == (ROW,)
+
+
+def test_of_what_is_asked_in_one_go_the_error_comes_out_and_nothing_is_printed(
+    connection: Connection, capfd: pytest.CaptureFixture[str]
+) -> None:
+    NEW_RUN.run(connection, **ROW)
+    connection.commit()
+    wrong = Statement(select(runs.c.run_id, literal_column("nowhere")).where(runs.c.request == bindparam("request")))
+    for asked in ((wrong, BY_NAME), (BY_NAME, wrong), (wrong, wrong)):
+        with pytest.raises(ProgrammingError if connection.dialect.name == "postgresql" else OperationalError, match="nowhere"):
+            Statement.together(connection, *asked, request="nightly")
+        connection.rollback()
+        assert Statement.together(connection, BY_NAME, request="nightly") == ((ROW,),)
+    assert capfd.readouterr() == ("", "")
+
+
 # ------------------------------------------------------------------------------------------------------- control facts
 
 
@@ -110,15 +144,15 @@ def in_disorder(connection: Connection) -> dict[str, list[dict[str, object]]]:
 
 def facts_alone() -> AbstractContextManager[object]:
     """A reading that goes by the lines in ``facts``, as a join would."""
-    return planted(room, "_ALL", Statement(union_all(room._shared(facts))))()
+    return planted(room, "ALL", Statement(union_all(room._shared(facts))))()
 
 
 @proven_by(facts_alone)
 def test_the_rows_of_every_table_are_read_in_the_order_of_their_versions_whatever_they_belong_to(connection: Connection) -> None:
     written = in_disorder(connection)
-    assert {table: [dict(row) for row in each] for table, each in control_rows(connection, RUN).items()} == written
+    assert {table: [dict(row) for row in each] for table, each in control_rows(room.ALL.rows(connection, run_id=RUN)).items()} == written
     assert set(written) == {"facts", *(table.name for table in FACT_TABLES.values())}
-    assert not any(control_rows(connection, "e" * 32).values())
+    assert not any(control_rows(room.ALL.rows(connection, run_id="e" * 32)).values())
 
 
 # ------------------------------------------------------------------------------------------------------------ material

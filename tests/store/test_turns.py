@@ -17,6 +17,7 @@ from countermark.store.failures import StoreLocked
 from countermark.store.postgres import PostgresStore
 from countermark.store.postgres_schema import SCHEMA
 from countermark.store.sqlite import SqliteStore
+from countermark.store.statements import Statement
 from countermark.store.ticket import ticket
 from tests.faults import planted, proven_by
 from tests.run.examples import claim, desired, key, transition
@@ -81,7 +82,9 @@ def waits(store: Store, call: Callable[[Store], object]) -> bool:
 def nobody_is_waited_for() -> Iterator[None]:
     with (
         planted(sqlite, "turn", lambda *_: nullcontext())(),
-        planted(PostgresStore, "_hold", lambda self, connection, run_id: True)(),
+        planted(
+            PostgresStore, "_hold", lambda self, connection, run_id, *more: [({},), *Statement.together(connection, *more, run_id=run_id)]
+        )(),
     ):
         yield
 

@@ -9,15 +9,17 @@ Rules kept here:
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, LargeBinary, Text, bindparam, cast, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, LargeBinary, Text, bindparam, cast, delete, exists, func, insert, literal, select, update
 
 from countermark.store.ledger import fetch, is_recorded, version_of
 from countermark.store.rows import int_of, is_askable, text_of
 from countermark.store.schema import agenda
 from countermark.store.statements import Statement
 
-_ENTRY: Final = Statement(select(agenda.c.run_id).where(agenda.c.run_id == bindparam("run_id")))
-_PUT: Final = Statement(insert(agenda))
+_HAS: Final = select(1).where(agenda.c.run_id == bindparam("run_id"))
+_ENTRY: Final = Statement(_HAS)
+_GIVEN: Final = select(*(bindparam(column.name, type_=column.type) for column in agenda.columns))
+_PUT: Final = Statement(insert(agenda).from_select([*agenda.columns.keys()], _GIVEN.where(~exists(_HAS))))
 _SET: Final = Statement(update(agenda).where(agenda.c.run_id == bindparam("run")).values(due_ms=bindparam("until_ms")))
 _TAKE_OUT: Final = Statement(delete(agenda).where(agenda.c.run_id == bindparam("run_id")))
 _NEXT: Final = Statement(select(func.min(agenda.c.due_ms).label("due_ms")))
@@ -29,8 +31,7 @@ def _has(connection: Connection, run_id: str) -> bool:
 
 def put(connection: Connection, run_id: str, due_ms: int) -> None:
     """Have the run on the agenda; an entry that is there keeps its time. The caller holds the run."""
-    if not _has(connection, run_id):
-        _PUT.run(connection, run_id=run_id, due_ms=due_ms)
+    _PUT.run(connection, run_id=run_id, due_ms=due_ms)
 
 
 def hurry(connection: Connection, run_id: str, due_ms: int) -> None:

@@ -11,12 +11,12 @@ Rules kept here:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar, final
 
 from sqlalchemy import Connection, insert
 
@@ -80,6 +80,7 @@ from countermark.run.records import (
 from countermark.store import agenda, ledger, rows, sweeps
 from countermark.store.interface import Finding, LoadDefect
 from countermark.store.material import Material
+from countermark.store.rows import Row
 from countermark.store.schema import runs
 from countermark.values import NonEmpty, Refused
 
@@ -113,6 +114,28 @@ def _read_again(decide: Callable[[], Answer]) -> Answer:
         return decide()
 
 
+@final
+class Held:
+    """A run that nobody else writes to until its transaction ends."""
+
+    __slots__ = ("_follows", "_given", "connection", "run_id")
+
+    def __init__(self, connection: Connection, run_id: str, material: Material, given: Sequence[Sequence[Row]] | None = None) -> None:
+        self.connection: Final = connection
+        self.run_id: Final = run_id
+        self._follows: Final = material.derive
+        self._given = given
+
+    def load(self) -> RunRecord | Refused[LoadDefect]:
+        """The run as it is now: first what was read when it was held, where that was done in one go, and from then on what is read anew."""
+        if not rows.is_askable(self.run_id):
+            return Refused(NonEmpty(RunUnknown(self.run_id)))
+        given, self._given = self._given, None
+        if given is None:
+            return ledger.load(self.connection, self.run_id, self._follows)
+        return ledger.read(self.run_id, given, self._follows)
+
+
 class SqlStore(ABC):
     """What is common to every SQL database; a subclass opens connections and runs transactions."""
 
@@ -125,7 +148,7 @@ class SqlStore(ABC):
         """One snapshot of the ledger."""
 
     @abstractmethod
-    def _writing(self, run_id: str) -> AbstractContextManager[Connection]:
+    def _writing(self, run_id: str) -> AbstractContextManager[Held]:
         """A transaction that excludes other writers of the run; it commits when the block ends without an exception."""
 
     @abstractmethod
@@ -149,11 +172,6 @@ class SqlStore(ABC):
     def _material(self) -> Material:
         return Material()
 
-    def _load(self, connection: Connection, run_id: str) -> RunRecord | Refused[LoadDefect]:
-        if not rows.is_askable(run_id):
-            return Refused(NonEmpty(RunUnknown(run_id)))
-        return ledger.load(connection, run_id, self._material.derive)
-
     @abstractmethod
     def check(self) -> tuple[Finding, ...]: ...
 
@@ -173,8 +191,9 @@ class SqlStore(ABC):
     ) -> Recorded[RunRecord] | Attached | Refused[DemandNamesAnotherWork | FieldUnwritable | RowDefect]:
         columns = rows.context_columns(context)
         run_id = desired.demand.id.run_id()
-        with self._writing(run_id) as connection:
-            standing = self._load(connection, run_id)
+        with self._writing(run_id) as held:
+            connection = held.connection
+            standing = held.load()
             if isinstance(standing, RunRecord):
                 return self._attached(standing, desired)
             if (defects := NonEmpty.of(each for each in standing.defects if not isinstance(each, RunUnknown))) is not None:
@@ -186,11 +205,11 @@ class SqlStore(ABC):
                 return Refused(NonEmpty(RunIdRowMismatch(misnamed, run_id)))
             row = {**rows.desired_columns(desired), **columns, "created_ms": now_ms}
             if not self._insert_run(connection, row, desired):
-                standing = self._load(connection, run_id)  # a statement of its own: it sees who came first
+                standing = held.load()  # a statement of its own: it sees who came first
                 assert isinstance(standing, RunRecord), standing
                 return self._attached(standing, desired)
             agenda.put(connection, run_id, now_ms)
-            written = self._load(connection, run_id)
+            written = held.load()
         assert isinstance(written, RunRecord), f"a run that was just written cannot be read: {written}"
         return Recorded(written)
 
@@ -207,7 +226,7 @@ class SqlStore(ABC):
 
     def load_run(self, run_id: str) -> RunRecord | Refused[LoadDefect]:
         with self._reading() as connection:
-            return self._load(connection, run_id)
+            return Held(connection, run_id, self._material).load()
 
     def list_runs(self, open_only: bool = False) -> tuple[RunListed, ...]:
         with self._reading() as connection:
@@ -232,27 +251,27 @@ class SqlStore(ABC):
     ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
         if (wordy := NonEmpty.of(rows.unwritable_words("cause", *cause_parts(transition.cause)))) is not None:
             return Refused(wordy)
-        with self._writing(run_id) as connection:
+        with self._writing(run_id) as held:
             try:
-                return _read_again(lambda: self._claimed(connection, run_id, snapshot, transition, candidate, now_ms, by))
+                return _read_again(lambda: self._claimed(held, snapshot, transition, candidate, now_ms, by))
             except ledger.Overtaken:
                 # Admissible by all that the run holds, and not insertable: another run's claim has the identity, or the store is damaged.
-                if ledger.run_of_attempt(connection, candidate.nonce) is None:
+                if ledger.run_of_attempt(held.connection, candidate.nonce) is None:
                     raise
                 return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
 
     def _claimed(
-        self, connection: Connection, run_id: str, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str
+        self, held: Held, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str
     ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
         """The answer on the run as it is now; raises ``Overtaken`` where it was no longer so when the claim was inserted."""
-        record = self._load(connection, run_id)
+        record = held.load()
         if isinstance(record, Refused):
             return record
         decision = admit_start_claim(record.ledger, snapshot, transition, candidate)
         if not isinstance(decision, Admissible):
             return decision
-        ledger.append_claim(connection, run_id, decision.claim, now_ms, bounded(by))
-        agenda.put(connection, run_id, now_ms)
+        ledger.append_claim(held.connection, held.run_id, decision.claim, now_ms, bounded(by))
+        agenda.put(held.connection, held.run_id, now_ms)
         return Committed(decision.claim)
 
     def _append(
@@ -264,27 +283,26 @@ class SqlStore(ABC):
         now_ms: int,
     ) -> Recorded[Fact] | Stands[Fact] | Refused[Defect | LoadDefect]:
         """Append the fact that ``admit`` lets in on the run as it is now, as its next version; ``plan`` puts the run on the agenda."""
-        with self._writing(run_id) as connection:
-            return _read_again(lambda: self._appended(connection, run_id, admit, append, plan, now_ms))
+        with self._writing(run_id) as held:
+            return _read_again(lambda: self._appended(held, admit, append, plan, now_ms))
 
     def _appended(
         self,
-        connection: Connection,
-        run_id: str,
+        held: Held,
         admit: Callable[[RunLedger], Insertable[Fact] | Stands[Fact] | Refused[Defect]],
         append: Append[Fact],
         plan: Callable[[Connection, str, int], None],
         now_ms: int,
     ) -> Recorded[Fact] | Stands[Fact] | Refused[Defect | LoadDefect]:
         """The answer on the run as it is now; raises ``Overtaken`` where it was no longer so when the fact was inserted."""
-        record = self._load(connection, run_id)
+        record = held.load()
         if isinstance(record, Refused):
             return record
         decision = admit(record.ledger)
         if not isinstance(decision, Insertable):
             return decision
-        append(connection, run_id, record.ledger.version + 1, decision.fact)
-        plan(connection, run_id, now_ms)
+        append(held.connection, held.run_id, record.ledger.version + 1, decision.fact)
+        plan(held.connection, held.run_id, now_ms)
         return Recorded(decision.fact)
 
     def record_dispatch_intent(

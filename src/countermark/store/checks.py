@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from sqlalchemy import Connection, MetaData, create_engine, func, select
+from sqlalchemy import Connection, MetaData, create_engine, func, or_, select
 
 from countermark.run.records import (
     LedgerOutOfOrder,
@@ -34,6 +34,7 @@ from countermark.store.schema import facts as facts_table
 from countermark.store.schema import runs, sqlite_script
 from countermark.store.schema import sweeps as sweeps_table
 from countermark.store.schema import verdicts as verdicts_table
+from countermark.store.sqlite_errors import NUMBERED, ORDINAL_MAX, uncounted
 from countermark.values import NonEmpty, Refused, shown
 
 _RESTORE: Final = "keep a copy of the store's folder, then restore the file from a backup"
@@ -53,7 +54,20 @@ def database_findings(connection: Connection, path: Path, wanted: Objects, datab
     for row in connection.exec_driver_sql(f"PRAGMA {database}.foreign_key_check").all():
         yield Finding("ReferenceBroken", where, f"row {row[1]} of {row[0]} names a row of {row[2]} that is not there", TAMPERED)
     yield from differences(objects_in(connection, database), wanted, where)
+    yield from _counter_findings(connection, where, database)
     yield from log_findings(path.with_name(path.name + "-wal"))
+
+
+def _counter_findings(connection: Connection, where: str, database: str) -> Iterator[Finding]:
+    """What SQLite keeps beside a table as the last number that it gave, where it is the last of all and no row bears it."""
+    for table in NUMBERED:
+        if ("table", table.name) not in objects_in(connection, database):
+            continue
+        query = f"SELECT seq FROM {database}.sqlite_sequence WHERE name = '{table.name}' AND seq >= {ORDINAL_MAX}"
+        query += f" AND NOT EXISTS (SELECT 1 FROM {database}.{table.name} WHERE ordinal = {ORDINAL_MAX})"
+        for (counted,) in connection.exec_driver_sql(query).all():
+            what = f"the last row of {table.name} is said to be number {shown(str(counted), 40)}: those to come are refused"
+            yield Finding("RowUncounted", where, what, TAMPERED)
 
 
 def objects_in(connection: Connection, database: str = "main") -> Objects:
@@ -170,6 +184,10 @@ def sweep_findings(connection: Connection, observations: Connection, where: str)
             continue
         for defect in sweep.defects if isinstance(sweep, Refused) else ():
             yield _sweep_finding(defect, where)
+    for table in NUMBERED:
+        forged = or_(table.c.ordinal < 1, table.c.ordinal >= ORDINAL_MAX)
+        for row in fetch(observations, select(table.c.ordinal).where(forged).order_by(table.c.ordinal)):
+            yield Finding("RowUncounted", where, uncounted(table.name, int_of(row, "ordinal")), TAMPERED)
     joined = select(verdicts_table).join(sweeps_table, verdicts_table.c.sweep_id == sweeps_table.c.sweep_id)
     for row in fetch(observations, joined.where(verdicts_table.c.run_id != sweeps_table.c.run_id)):
         what = f"verdict {row['ordinal']} names another run than its sweep {row['sweep_id']}"

@@ -6,13 +6,12 @@ Rules kept here:
 2. The columns are those of ``schema``; a table that is added there is read here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     Integer,
     Label,
     Select,
@@ -60,7 +59,8 @@ def _shared(table: Table) -> Select[Any]:
     return select(*columns).where(table.c.run_id == bindparam("run_id"))
 
 
-_ALL: Final = Statement(union_all(*(_shared(table) for table in _TABLES)))
+#: What ``control_rows`` is made of.
+ALL: Final = Statement(union_all(*(_shared(table) for table in _TABLES)))
 
 
 def _version(row: Row) -> int:
@@ -68,10 +68,10 @@ def _version(row: Row) -> int:
     return version if isinstance(version, int) else 0
 
 
-def control_rows(connection: Connection, run_id: str) -> ControlRows:
-    """Everything that the tables of facts hold under a run's id."""
+def control_rows(rows: Iterable[Row]) -> ControlRows:
+    """Everything that the tables of facts hold under a run's id, from the rows that ``ALL`` gives."""
     found: dict[str, list[Row]] = {}
-    for row in _ALL.rows(connection, run_id=run_id):
+    for row in rows:
         table = text_of(row, "told_by")
         found.setdefault(table, []).append({own: row[shared] for shared, own in _SHARED[table]})
     for each in found.values():

@@ -45,7 +45,7 @@ from countermark.run.records import (
     SlotRowMismatch,
 )
 from countermark.store import rows
-from countermark.store.control_rows import ControlRows, control_rows
+from countermark.store.control_rows import ALL, ControlRows, control_rows
 from countermark.store.material import Followed, derive
 from countermark.store.rows import BadCell, Row, int_of, text_of
 from countermark.store.schema import (
@@ -147,19 +147,25 @@ class _Reading:
         return tuple(entries)
 
 
-_RUN: Final = Statement(select(runs).where(runs.c.run_id == bindparam("run_id")))
+#: What a run is read from: its row, and all its control facts.
+OF_RUN: Final = (Statement(select(runs).where(runs.c.run_id == bindparam("run_id"))), ALL)
 
 
 def load(connection: Connection, run_id: str, follows: Callable[[Row], Followed] = derive) -> RunRecord | Refused[RunUnknown | RowDefect]:
     """The run with everything that is recorded about it, or every row that is refused. ``follows`` tells what a run's row gives."""
-    found = _RUN.rows(connection, run_id=run_id)
+    return read(run_id, Statement.together(connection, *OF_RUN, run_id=run_id), follows)
+
+
+def read(run_id: str, given: Sequence[Sequence[Row]], follows: Callable[[Row], Followed]) -> RunRecord | Refused[RunUnknown | RowDefect]:
+    """The same, from the rows that ``OF_RUN`` gives."""
+    found, facts_found = given
     if not found:
         return Refused(NonEmpty(RunUnknown(run_id)))
     desired, context = follows(found[0])
     if isinstance(desired, Refused):
         more = (context,) if isinstance(context, RowUnreadable) else ()
         return Refused(NonEmpty(desired.defects.first, (*desired.defects.more, *more)))
-    told = control_rows(connection, run_id)
+    told = control_rows(facts_found)
     if not told and not isinstance(context, RowUnreadable):
         return RunRecord(run_id, RunLedger(desired, 0), context, int_of(found[0], "created_ms"))
     reading = _Reading(run_id, desired, told)

@@ -27,8 +27,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from countermark.recipe.work import bytes_of_material, key_material
 from countermark.run.demand import TrainingRunDesired
 from countermark.run.records import StoredVerdict
-from countermark.store import postgres_checks, rows, sweeps
-from countermark.store.base import SqlStore
+from countermark.store import ledger, postgres_checks, rows, sweeps
+from countermark.store.base import Held, SqlStore
 from countermark.store.failures import (
     CommitNotDurable,
     NotAStore,
@@ -43,6 +43,7 @@ from countermark.store.failures import (
 from countermark.store.interface import Finding
 from countermark.store.postgres_errors import STARTING, place_of, state_of, translation
 from countermark.store.postgres_schema import MAKING, SCHEMA, TABLES, postgres_script
+from countermark.store.rows import Row
 from countermark.store.schema import SCHEMA_VERSION, runs
 from countermark.store.statements import Statement
 from countermark.store.transaction import Transaction
@@ -335,18 +336,24 @@ class PostgresStore(SqlStore):
         if commits == "off":
             raise StoreError(CommitNotDurable(self.location, ("synchronous_commit=off",)))
 
-    def _hold(self, connection: Connection, run_id: str) -> bool:
-        """Exclude every other writer of the run until the transaction ends; whether it is recorded."""
-        found = _HOLD.rows(connection, run_id=run_id) if rows.is_askable(run_id) else ()
-        (row,) = found or _COMMITS.rows(connection)
+    def _hold(self, connection: Connection, run_id: str, *more: Statement) -> list[tuple[Row, ...]]:
+        """Exclude every other writer of the run until the transaction ends. Gives the run's row, if it is recorded, and what ``more`` give:
+        asked in one go and answered after it, since a statement sees what stands when it is its turn."""
+        held: list[tuple[Row, ...]] = [()] * (1 + len(more))
+        if rows.is_askable(run_id):
+            held[:] = Statement.together(connection, _HOLD, *more, run_id=run_id)
+        (row,) = held[0] or _COMMITS.rows(connection)
         self._refuse_hasty(row["commits"])
-        return bool(found)
+        return held
 
     def _reading(self) -> AbstractContextManager[Connection]:
         return self._transaction(_nothing, read_only=True)
 
-    def _writing(self, run_id: str) -> AbstractContextManager[Connection]:
-        return self._transaction(lambda connection: self._hold(connection, run_id))
+    @contextmanager
+    def _writing(self, run_id: str) -> Generator[Held, None, None]:
+        told: list[list[tuple[Row, ...]]] = []
+        with self._transaction(lambda connection: told.append(self._hold(connection, run_id, *ledger.OF_RUN))) as connection:
+            yield Held(connection, run_id, self._material, told[-1][1:])
 
     def _observed(self) -> AbstractContextManager[Connection]:
         return self._reading()
@@ -355,7 +362,7 @@ class PostgresStore(SqlStore):
     def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
         """The run is held, so that the order of its sweeps is the order of their commits."""
         recorded: list[bool] = []
-        with self._transaction(lambda connection: recorded.append(self._hold(connection, run_id))) as connection:
+        with self._transaction(lambda connection: recorded.append(bool(self._hold(connection, run_id)[0]))) as connection:
             yield connection if recorded[-1] else None
 
     def _planning(self) -> AbstractContextManager[Connection]:

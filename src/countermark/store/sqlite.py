@@ -23,7 +23,7 @@ from sqlalchemy.pool import QueuePool
 
 from countermark.run.records import StoredVerdict
 from countermark.store import checks, creation, sweeps
-from countermark.store.base import SqlStore
+from countermark.store.base import Held, SqlStore
 from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE
 from countermark.store.failures import (
     NotAStore,
@@ -286,10 +286,10 @@ class SqliteStore(SqlStore):
         return self._ledger.transaction("BEGIN")
 
     @contextmanager
-    def _writing(self, run_id: str) -> Generator[Connection, None, None]:
+    def _writing(self, run_id: str) -> Generator[Held, None, None]:
         self._own()
         with turn(self._ticket, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
+            yield Held(connection, run_id, self._material)
 
     def _observed(self) -> AbstractContextManager[Connection]:
         self._own()

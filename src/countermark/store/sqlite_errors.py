@@ -1,11 +1,16 @@
-"""What SQLite and the operating system say, as the failures of a store."""
+"""What SQLite and the operating system say, as the failures of a store.
+
+SQLite numbers the rows of some tables itself. Where somebody forged a number so that there is no next one, it says that the disk is full, or
+our own triggers refuse every row to come: then the file is looked at, so that the failure says what it is.
+"""
 
 import errno
 import sqlite3
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import Table
 from sqlalchemy.exc import DBAPIError
 
 from countermark.store.failures import (
@@ -20,10 +25,35 @@ from countermark.store.failures import (
     StoreReadOnly,
 )
 from countermark.store.rows import BadCell
+from countermark.store.schema import OBSERVATIONS
 from countermark.store.transaction import translated_by
 from countermark.values import shown
 
 _WHY_MAX: Final = 300
+#: The last number of a row.
+ORDINAL_MAX: Final = 2**63 - 1
+#: The tables whose rows the database numbers, from 1 on.
+NUMBERED: Final[tuple[Table, ...]] = tuple(table for table in OBSERVATIONS.sorted_tables if "ordinal" in table.columns)
+_NO_NEXT: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT_TRIGGER)
+
+
+def uncounted(table: str, ordinal: int) -> str:
+    """What is wrong with a row whose number the database never gave."""
+    return f"a row of {table} is numbered {ordinal}, which is no count of rows: those to come are refused"
+
+
+def _no_next(path: Path) -> str | None:
+    """Why no row can be added to one of the file's tables; None where that does not show."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as looked:
+            for table in NUMBERED:
+                query = f"SELECT ordinal FROM {table.name} WHERE ordinal IN (-1, {ORDINAL_MAX})"
+                query += f" UNION SELECT seq FROM sqlite_sequence WHERE name = '{table.name}' AND seq >= {ORDINAL_MAX}"
+                if (found := looked.execute(query).fetchone()) is not None:
+                    return uncounted(table.name, found[0])
+    except sqlite3.Error:
+        return None
+    return None
 
 
 def os_failure(error: OSError, path: Path) -> StoreFailure:
@@ -85,7 +115,10 @@ def translation(error: BaseException | None, path: Path, wait_s: float) -> Store
     match error:
         case DBAPIError() | sqlite3.Error():
             original = error.orig if isinstance(error, DBAPIError) else error
-            failure = sqlite_failure(original, path, wait_s) if isinstance(original, sqlite3.Error) else None
+            if isinstance(original, sqlite3.Error):
+                refused = getattr(original, "sqlite_errorcode", None) in _NO_NEXT
+                forged = _no_next(path) if refused else None
+                failure = sqlite_failure(original, path, wait_s) if forged is None else StoreDamaged(str(path), forged)
         case BadCell():
             failure = StoreDamaged(str(path), str(error))
         case OSError():

@@ -7,7 +7,9 @@ Rules kept here:
 2. Running it costs what the driver costs: nothing is built, compiled or wrapped again for a call. Who claims holds the run, or the whole
    ledger, until it is done, so everybody waits for what is spent here.
 3. A driver's error comes out as SQLAlchemy's own, and a connection that broke is not used again.
-4. A text that is no UTF-8 stops no query (SQLite keeps what it is given): its stray bytes come as surrogates, which no cell of ours holds,
+4. Several questions that do not depend on each other's answers are asked in one go where the driver can (PostgreSQL): each way to a server
+   and back costs more than its answer.
+5. A text that is no UTF-8 stops no query (SQLite keeps what it is given): its stray bytes come as surrogates, which no cell of ours holds,
    so the row is refused where it is read, by name, and the rows beside it are not.
 """
 
@@ -21,8 +23,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Row = Mapping[str, object]
-#: Under which name a connection's cursor is kept beside it.
-_CURSOR: Final = "countermark.cursor"
+#: Under which name a connection's cursors are kept beside it.
+_CURSORS: Final = "countermark.cursors"
 
 
 @final
@@ -62,6 +64,26 @@ class Statement:
                 raise _theirs(connection, compiled.text, error) from error
             with leniently(connection):
                 found = cursor.execute(compiled.text, compiled.given(values)).fetchall()
+        return self._by_name(connection, cursor, found)
+
+    @staticmethod
+    def together(connection: Connection, *asked: "Statement", **values: object) -> tuple[tuple[Row, ...], ...]:
+        """Every row of each of these statements, which take the same values: each sees what stands when it is its turn, in this order."""
+        if connection.dialect.name != "postgresql":
+            return tuple([each.rows(connection, **values) for each in asked])
+        ready = [each._ready(connection, at) for at, each in enumerate(asked)]
+        driver: Any = connection.connection.dbapi_connection
+        text = ""
+        try:
+            with driver.pipeline():
+                for cursor, compiled in ready:
+                    text = compiled.text
+                    cursor.execute(text, compiled.given(values))
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _theirs(connection, text, error) from error
+        return tuple([each._by_name(connection, cursor, cursor.fetchall()) for each, (cursor, _) in zip(asked, ready, strict=True)])
+
+    def _by_name(self, connection: Connection, cursor: Any, found: Sequence[Sequence[object]]) -> tuple[Row, ...]:
         if not found:
             return ()
         names = self._names.get(connection.dialect.name) or self._named(connection, cursor.description or ())
@@ -80,19 +102,18 @@ class Statement:
             raise _theirs(connection, compiled.text, error) from error
         return int(cursor.rowcount)
 
-    def _ready(self, connection: Connection) -> tuple[Any, _Compiled]:
+    def _ready(self, connection: Connection, at: int = 0) -> tuple[Any, _Compiled]:
         """A cursor in a transaction, and what to give it. A driver's cursor takes as long to make as to use, and keeps what it gave last: a
-        connection has one for all small statements, for as long as the driver's lasts."""
+        connection has one for all small statements, or as many as are asked in one go, for as long as the driver's lasts."""
         if not connection.in_transaction():
             connection.begin()
         compiled = self._compiled.get(connection.dialect.name) or self._for(connection)
         if self._large:
             return connection.connection.cursor(), compiled
-        info = connection.info
-        cursor = info.get(_CURSOR)
-        if cursor is None:
-            cursor = info[_CURSOR] = connection.connection.cursor()
-        return cursor, compiled
+        cursors = connection.info.setdefault(_CURSORS, [])
+        while len(cursors) <= at:
+            cursors.append(connection.connection.cursor())
+        return cursors[at], compiled
 
     def _for(self, connection: Connection) -> _Compiled:
         compiled = self._query.compile(dialect=connection.dialect)  # type: ignore[attr-defined]
