@@ -73,22 +73,15 @@ def _nested(folder: Path, entry: Entry) -> tuple[tuple[int, str], ...]:
 
 
 def read_checkpoint(
-    path: Path, cache: DigestCache | None = None, progress: Progress | None = None, *, layout: str | None = None
+    path: Path, cache: DigestCache | None = None, progress: Progress | None = None
 ) -> CheckpointReadback | CheckpointNotThere:
     """What is in a checkpoint: a folder, or a single file where its layout is one. What the cache knows is not hashed again, and
-    ``progress`` is told of every byte that is, or need not be. ``layout``: it is read as this one, whatever it is called."""
+    ``progress`` is told of every byte that is, or need not be."""
     with measured_with(cache, progress):
-        return _read_checkpoint(path, layout)
+        return _read_checkpoint(path)
 
 
-def layout_of(path: Path) -> str | None:
-    """The layout of a checkpoint, as its name and the names in it tell; None where none does, or several do."""
-    looked = _look(path)
-    layouts = () if isinstance(looked, CheckpointNotThere) else recognised(path, *looked)
-    return layouts[0].name if len(layouts) == 1 else None
-
-
-def _read_checkpoint(path: Path, declared: str | None) -> CheckpointReadback | CheckpointNotThere:
+def _read_checkpoint(path: Path) -> CheckpointReadback | CheckpointNotThere:
     looked = _look(path)
     if isinstance(looked, CheckpointNotThere):
         return looked
@@ -98,10 +91,10 @@ def _read_checkpoint(path: Path, declared: str | None) -> CheckpointReadback | C
     files = frozenset(entry.name for entry in before if entry.kind != "a folder")
     found = read_manifest(path) if kind == "a folder" and MANIFEST in files else None
     manifest = found if isinstance(found, PublishedManifest) else None
-    layout, reading = read_layout(path, kind, before, manifest.layout if manifest else declared)
+    layout, reading = read_layout(path, kind, before, manifest.layout if manifest else None)
     if found is not None:
         hold_manifest(path, files, layout, reading, found)
-    named = numbered(path.name, kind)
+    named = numbered(path.name, kind, layout)
     step = reading.step if manifest or named is None or named.step is None else named.step
     return CheckpointReadback(
         path=str(path),

@@ -6,7 +6,7 @@ import pytest
 
 from countermark.files import layouts, reading
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, step_of
-from countermark.files.layouts import LAYOUTS, Kind, Naming, Numbered, numbered, recognised
+from countermark.files.layouts import LAYOUTS, Kind, Layout, Naming, Numbered, numbered, recognised
 from countermark.files.layouts.published import PUBLISHED_NAMING
 from countermark.files.reading import FileAbsent, FileNotRegular, OpenFile, list_tree, open_below
 from countermark.run.checkpoint import Component, ComponentUnreadable, Incomplete, WeightsOnlyCheckpoint, admit_weights_only
@@ -51,11 +51,14 @@ def test_a_name_counts_from_its_first_letter_to_its_last(kind: Kind, text: str) 
         assert naming.numbered(filled(text, number)) is None, number
 
 
-@pytest.mark.parametrize(("kind", "text"), NAMINGS)
-def test_a_name_says_one_number_whichever_layout_is_asked(kind: Kind, text: str) -> None:
-    name = filled(text, "7")
-    found = {naming.numbered(name) for layout in LAYOUTS if layout.kind == kind for naming in layout.names} - {None}
-    assert found <= {numbered(name, kind)} and (numbered(name, kind) or Naming(text).numbered(name)) is not None
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+def test_a_name_orders_alike_in_every_layout_and_says_what_its_own_counts(layout: Layout) -> None:
+    """``checkpoint_7`` is the seventh save of one library and the step 7 of another."""
+    for naming in layout.names:
+        name = filled(naming.text, "7")
+        said = naming.numbered(name)
+        assert said is not None and said.number == 7 and said == (numbered(name, layout.kind, layout.name) or said)
+        assert "/" in name or getattr(numbered(name, layout.kind), "number", None) == 7
 
 
 def test_what_counts_epochs_or_saves_tells_no_step() -> None:

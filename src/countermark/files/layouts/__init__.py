@@ -47,9 +47,11 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
 UNKNOWN_LAYOUT: Final = "unknown"
 
 
-def numbered(name: str, kind: Kind) -> Numbered | None:
-    """What the name of a checkpoint says, or None where no layout and no publisher names one like this."""
-    namings = (PUBLISHED_NAMING, *(naming for layout in LAYOUTS if layout.kind == kind for naming in layout.names))
+def numbered(name: str, kind: Kind, of: str = UNKNOWN_LAYOUT) -> Numbered | None:
+    """What the name of a checkpoint of this layout says; of an unknown one, or where it is not one of the layout's names, what it says in
+    any. None where no layout and no publisher names one like this."""
+    own = tuple(naming for layout in LAYOUTS if layout.name == of for naming in layout.names)
+    namings = (*own, PUBLISHED_NAMING, *(naming for layout in LAYOUTS if layout.kind == kind for naming in layout.names))
     return next((found for naming in namings if (found := naming.numbered(name)) is not None), None)
 
 
