@@ -196,7 +196,8 @@ _MEASURING: Final[ContextVar[_Measuring]] = ContextVar("measuring")
 
 @contextmanager
 def measured_with(cache: DigestCache | None, progress: Progress | None) -> Generator[None, None, None]:
-    """Within, ``hash_file``, ``hash_whole`` and ``verified`` keep what they measure in this cache and tell this progress; per thread."""
+    """Within, ``hash_file``, ``hash_whole``, ``hash_parts`` and ``verified`` keep what they measure in this cache and tell this progress;
+    per thread."""
     token = _MEASURING.set(_Measuring(cache, progress))
     try:
         yield
@@ -206,9 +207,14 @@ def measured_with(cache: DigestCache | None, progress: Progress | None) -> Gener
 
 def hash_whole(opened: OpenFile, cache: DigestCache | None = None) -> Sha256 | FileDefect:
     """The digest of all of an open file, or why it could not be read as it stood when it was opened."""
-    current = _MEASURING.get(_UNTOLD)
-    digests = hash_ranges(opened, ((0, opened.size),), current.progress, cache or current.cache)
+    digests = hash_parts(opened, ((0, opened.size),), cache)
     return digests[0] if isinstance(digests, tuple) else digests
+
+
+def hash_parts(opened: OpenFile, parts: Sequence[Range], cache: DigestCache | None = None) -> tuple[Sha256, ...] | FileDefect:
+    """As ``hash_ranges``, with the cache and the progress that hold for everything that is read here."""
+    current = _MEASURING.get(_UNTOLD)
+    return hash_ranges(opened, parts, current.progress, cache or current.cache)
 
 
 def verified(opened: Bytes, part: Range, check: Callable[[], bool]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from countermark.files.layouts import accelerate, distributed, lightning, torchtune, transformers
+from countermark.files.layouts import accelerate, deepspeed, distributed, lightning, orbax, torchtune, transformers
 from countermark.files.layouts.published import MANIFEST, PUBLISHED_NAMING
 from countermark.files.layouts.reading import Kind, Layout, LayoutReading, Naming, Numbered
 from countermark.files.layouts.weights import take_weights
@@ -39,6 +39,9 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
     accelerate.FOLDER,
     lightning.FILE,
     torchtune.FOLDER,
+    orbax.FOLDER,
+    deepspeed.TRAINERS,
+    deepspeed.ALONE,
     distributed.TORCHTITAN,
     distributed.ANY,
 )

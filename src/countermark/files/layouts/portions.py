@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self, TypeVar, cast, final
 
-from countermark.files.digest_cache import hash_ranges
+from countermark.files.digest_cache import hash_parts
 from countermark.files.layouts.reading import Parts, Whys
 from countermark.files.layouts.states import table_of
 from countermark.files.pickles import Call, Name, Storage, TensorStub, TorchFile, read_torch_file, scalar
@@ -49,7 +49,7 @@ class Portions:
     def of(cls, opened: OpenFile, file: TorchFile) -> Self | FileDefect:
         """The portions of an open file, each of whose storages is hashed here."""
         places = {name.removeprefix("data/"): member for name, member in file.members.items() if name.startswith("data/")}
-        digests = hash_ranges(opened, tuple((member.begin, member.begin + member.size) for member in places.values()))
+        digests = hash_parts(opened, tuple((member.begin, member.begin + member.size) for member in places.values()))
         if not isinstance(digests, tuple):
             return digests
         return cls({key: (digest, member.size) for (key, member), digest in zip(places.items(), digests, strict=True)})
@@ -118,14 +118,17 @@ class OpenValues:
             parts.files.append(portion)
 
 
-def take_values(folder: Path, name: str, judge: Callable[[OpenValues], T | Whys]) -> T | Whys | FileDefect:
-    """A file of several components, as ``judge`` reads its values: opened once, and of no value where it changed meanwhile."""
+def take_values(
+    folder: Path, name: str, judge: Callable[[OpenValues], T | Whys], names: frozenset[str] = frozenset()
+) -> T | Whys | FileDefect:
+    """A file of several components, as ``judge`` reads its values: opened once, and of no value where it changed meanwhile. Its pickle may
+    name these globals beside those of every file."""
     opened = open_below(folder, name)
     if not isinstance(opened, OpenFile):
         return opened
     with opened:
         try:
-            file = read_torch_file(opened)
+            file = read_torch_file(opened, names)
             if not isinstance(file, TorchFile):
                 return Whys(file.whys) if isinstance(file, PickleUnreadable) else file
             portions = Portions.of(opened, file)

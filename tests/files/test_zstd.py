@@ -1,0 +1,67 @@
+"""Frames of Zstandard's own library, and frames of nobody's: the content, or why there is none."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countermark.files import zstd
+from countermark.files.zstd import DamagedFrame, decompress
+from tests.faults import planted, proven_by
+
+#: Made with ``zstandard`` at several levels: raw, repeated and compressed blocks, one stream of literals and four, each kind of table.
+FRAMES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "recorded" / "zstd_frames.json").read_text())
+CONTENTS = [base64.b64decode(frame["frame"]) for frame in FRAMES]
+SIZE_MAX = 1 << 18
+
+
+def raw(content: bytes, kind: int = 0, size: int | None = None) -> bytes:
+    """A frame of one block that is stored as it is (or, of kind 1, one byte that is repeated)."""
+    header = ((len(content) if size is None else size) << 3 | kind << 1 | 1).to_bytes(3, "little")
+    return zstd.MAGIC + b"\x00\x50" + header + content
+
+
+@proven_by(planted(zstd._Frame, "offset", lambda self, value, without_literals: max(1, value - 3)))
+def test_frames_of_the_library_are_what_they_were_made_of() -> None:
+    found = [(len(content), hashlib.sha256(content).hexdigest()) for content in (decompress(frame, SIZE_MAX) for frame in CONTENTS)]
+    assert found == [(frame["bytes"], frame["sha256"]) for frame in FRAMES]
+
+
+@pytest.mark.parametrize("frame", CONTENTS, ids=range(len(CONTENTS)))
+def test_no_beginning_of_a_frame_is_one_and_nothing_may_follow_it(frame: bytes) -> None:
+    for cut in {0, 3, 5, 8, len(frame) // 2, len(frame) - 1}:
+        with pytest.raises(DamagedFrame):
+            decompress(frame[:cut], SIZE_MAX)
+    with pytest.raises(DamagedFrame):
+        decompress(frame + b"\0", SIZE_MAX)
+
+
+@proven_by(planted(zstd._Frame, "add", lambda self, content: self.out.extend(content)))
+def test_more_than_is_allowed_is_never_made() -> None:
+    assert decompress(raw(b"x", 1, 1000), 1000) == b"x" * 1000
+    with pytest.raises(DamagedFrame, match="more than is read"):
+        decompress(raw(b"x", 1, 1001), 1000)
+
+
+@given(st.sampled_from(CONTENTS), st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4), st.integers(0, 8))
+def test_any_change_is_an_answer(frame: bytes, changes: list[tuple[int, int]], cut: int) -> None:
+    changed = bytearray(frame)
+    for at, byte in changes:
+        changed[at % len(changed)] = byte
+    try:
+        assert len(decompress(bytes(changed[: len(changed) - cut]), SIZE_MAX)) <= SIZE_MAX
+    except DamagedFrame:
+        pass
+
+
+@given(st.binary(max_size=60))
+def test_what_is_no_frame_is_an_answer(content: bytes) -> None:
+    try:
+        decompress(zstd.MAGIC + content, 1 << 12)
+    except DamagedFrame:
+        pass
