@@ -14,11 +14,11 @@ import pytest
 from countermark.cli import context
 from countermark.files import measuring, reading
 from countermark.files.digest_cache import DigestCache
-from countermark.weights import sameness
+from countermark.weights import header, sameness
 from tests.cli.called import Called, Caller
 from tests.faults import planted, proven_by
 from tests.files.ggufs import DATA, GOOD, gguf_file, info
-from tests.files.tensors import encoded, f32, write
+from tests.files.tensors import encoded, f32, raw, write
 from tests.files.torchfiles import Tensor, torch_file
 
 W = {"w": f32(1, 2, 3), "v": f32(4)}
@@ -72,6 +72,30 @@ def test_each_form_has_the_root_that_it_can_have_and_the_digest_of_its_files(her
         document = called.document() if called.code == 0 else {}
         assert [document.get(key) for key in ("root", "rootless", "tensors")] == list(wanted.get(name, (None, "pickled", None))), name
         assert document.get("files") == exact(**{name: content})
+
+
+ODD = b' {"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":{"a":1},"else":0},"__metadata__":null}'
+
+
+@proven_by(planted(header, "_odd", lambda given, parsed: ()))
+def test_what_is_odd_about_a_header_is_told_and_changes_nothing(here: Path, call: Caller) -> None:
+    plain, odd = encoded({"w": f32(1)}), raw(ODD, f32(1)[2])
+    write(here / "plain.safetensors", plain)
+    write(here / "odd.safetensors", odd)
+    expected = [
+        "white space stands before its first brace",
+        "its __metadata__ is null",
+        "2 fields stand in entries where nothing reads them, the first is 'more' of 'w'",
+    ]
+    called = {
+        "root": call("weights", "root", "odd.safetensors", "--json"),
+        "diff": call("weights", "diff", "plain.safetensors", "odd.safetensors", "--json"),
+    }
+    for name, one in called.items():
+        told = [(warning["code"], warning["file"], warning["what"]) for warning in one.document()["warnings"]]
+        assert (name, one.code, told) == (name, 0, [("HeaderOdd", "odd.safetensors", what) for what in expected])
+    root = call("weights", "root", "plain.safetensors", "--json").document()
+    assert (root["root"], root["warnings"]) == (called["root"].document()["root"], [])
 
 
 def test_what_has_no_root_is_said_with_the_reason(here: Path, call: Caller) -> None:

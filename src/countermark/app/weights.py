@@ -21,7 +21,7 @@ from countermark.files.reading import read_small
 from countermark.files.recorded import is_lines, read_lines, recorded_of
 from countermark.files.spectra import spectra_of
 from countermark.values import NonEmpty, Refused, WeightsRoot
-from countermark.weights import TensorLine, TensorSpan, weights_root
+from countermark.weights import HeaderOdd, TensorLine, TensorSpan, weights_root
 from countermark.weights.difference import Rootless, TensorSide, Ties, WeightsDifference, joined, matched, totals_of
 from countermark.weights.edits import EditNotInArtifact, EditUnreadable, TensorEdit, apply_edits, unborne_edits
 from countermark.weights.pairing import Pairing, pair
@@ -37,13 +37,14 @@ EVENTS_BYTES_MAX: Final = 1 << 30
 @final
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A difference, the spectra of what changed, what ``partial`` left out of either side, and of how many tensors
-    of each the digests were ``known``, and not measured now."""
+    """A difference, the spectra of what changed, what ``partial`` left out of either side, what is odd about their
+    headers, and of how many tensors of each the digests were ``known``, and not measured now."""
 
     found: WeightsDifference
     spectra: Spectra
     left_out_a: tuple[WeightsDefect, ...]
     left_out_b: tuple[WeightsDefect, ...]
+    notes: tuple[HeaderOdd, ...] = ()
     known: tuple[int, int] = (0, 0)
 
 
@@ -100,7 +101,7 @@ def weights_diff(
     roots = (left.rootless or _root(row.a for row in rows), right.rootless or _root(row.b for row in rows))
     prefixes = tuple((change.before, change.after) for change in pairing.prefixes)
     found = WeightsDifference(*roots, settled, prefixes, totals_of(settled))
-    return Compared(found, spectra, left.left_out, right.left_out, (len(known.a), len(known.b)))
+    return Compared(found, spectra, left.left_out, right.left_out, (*left.notes, *right.notes), (len(known.a), len(known.b)))
 
 
 def _spans(side: OpenedWeights) -> tuple[TensorSpan, ...]:

@@ -89,7 +89,8 @@ def weights_diff(
         *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()),
     )
     document = _document(found, a, b, base_root)
-    return Answer(document, blocks, defects, _known((*found.left_out_a, *found.left_out_b, *cache.warnings)), REFUSED if defects else 0)
+    warnings = _known((*found.left_out_a, *found.left_out_b, *dict.fromkeys(found.notes), *cache.warnings))
+    return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)
 
 
 def _failed(rows: "Iterable[TensorDifference]", rules: "Iterable[Rule]", surprises: "Surprises") -> "tuple[DifferenceFailsOn, ...]":

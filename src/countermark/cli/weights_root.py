@@ -40,6 +40,7 @@ def weights_root(
     documents: list[Document] = []
     rows: list[tuple[str, ...]] = []
     defects: list[AnyDefect] = []
+    notes: list[AnyDefect] = []
     for path in paths:
         before = cache.hashed
         found = measured(existing_path(path, "a folder of weights or one file of them"), cache, hashing(path))
@@ -49,6 +50,7 @@ def weights_root(
             documents.append({"ok": False, "path": path, "defects": defect_documents(against)})
             continue
         _write_lines(lines, found)
+        notes.extend(known(found.notes))
         if said is not None and (defect := sameness_defect(said, found.digests())) is not None:
             defects.extend(known([defect]))
         document = _document(found, cache.hashed - before)
@@ -58,7 +60,7 @@ def weights_root(
     top = {key: value for key, value in documents[0].items() if key not in ("ok", "defects")} if len(documents) == 1 else {}
     blocks = (Table(("path", "root", "files", "tensors", "bytes", "hashed"), tuple(rows)),) if rows else ()
     defects.extend(known(cache.disagreed))
-    return Answer({**top, "weights": documents}, blocks, tuple(defects), known(cache.warnings), REFUSED if defects else 0)
+    return Answer({**top, "weights": documents}, blocks, tuple(defects), (*notes, *known(cache.warnings)), REFUSED if defects else 0)
 
 
 def _digest(text: str | None) -> "Digest | None":

@@ -21,7 +21,7 @@ from countermark.files.model_folder import PICKLED_INDEX, SINGLE_FILES, Measured
 from countermark.files.opened_weights import OpenedWeights, OtherFile, PickledShards, form_of, open_weights
 from countermark.files.reading import find, is_folder
 from countermark.values import Digest, FilesDigest, NonEmpty, Refused, Sha256, WeightsRoot
-from countermark.weights import TensorLine, weights_root
+from countermark.weights import HeaderOdd, TensorLine, weights_root
 from countermark.weights.difference import Rootless
 from countermark.weights.refusals import ExactDefect, FileDefect, WeightsAbsent, WeightsDefect, WeightsKind
 
@@ -33,7 +33,7 @@ _PICKLED_KINDS: Final[Mapping[str, WeightsKind]] = {"pytorch_model.bin": "model"
 class MeasuredForm:
     """Weights of any form: the root, or why there is none; the digest of the exact files; how many tensors there are (None: nobody looked)
     and the bytes that the root, or else the files, are of; every tensor's line where there is a root; ``whole`` is the plain digest of a
-    file that was named itself."""
+    file that was named itself; ``notes`` say what is odd about a header."""
 
     root: WeightsRoot | Rootless
     files: FilesDigest
@@ -42,6 +42,7 @@ class MeasuredForm:
     kind: WeightsKind | None
     lines: tuple[TensorLine, ...]
     whole: Sha256 | None
+    notes: tuple[HeaderOdd, ...]
 
     def digests(self) -> tuple[Digest, ...]:
         """Every digest that was measured, each of its kind."""
@@ -59,6 +60,7 @@ class _Inside:
     bytes: int | None
     kind: WeightsKind | None
     lines: tuple[TensorLine, ...] = ()
+    notes: tuple[HeaderOdd, ...] = ()
 
 
 def measure_form(
@@ -74,7 +76,7 @@ def measure_form(
     assert not isinstance(files, Refused)
     size = files.bytes if inside.bytes is None else inside.bytes
     whole = None if is_folder(path) else files.files[0][1]
-    return MeasuredForm(inside.root, files.digest, inside.tensors, size, inside.kind, inside.lines, whole)
+    return MeasuredForm(inside.root, files.digest, inside.tensors, size, inside.kind, inside.lines, whole, inside.notes)
 
 
 def _inside(path: Path, cache: DigestCache | None, progress: TotalProgress | None) -> _Inside | Refused[WeightsDefect]:
@@ -88,7 +90,7 @@ def _inside(path: Path, cache: DigestCache | None, progress: TotalProgress | Non
         return _other(real, cache, progress)
     weights = measure_weights(real, progress=progress, cache=cache)
     if isinstance(weights, MeasuredWeights):
-        return _Inside(weights.root, len(weights.tensors), weights.bytes, weights.kind, weights.tensors)
+        return _Inside(weights.root, len(weights.tensors), weights.bytes, weights.kind, weights.tensors, weights.notes)
     alone = tuple(weights.defects)
     if len(alone) == 1 and isinstance(alone[0], WeightsAbsent) and alone[0].pickled:
         return _Inside("pickled", None, None, None)

@@ -21,7 +21,7 @@ from countermark.files.documents import as_object, read_object, told
 from countermark.files.reading import OpenFile, Stamp, find, find_folder, is_folder, is_plain_name, list_folder, open_file
 from countermark.files.safetensors import hash_tensors, read_table
 from countermark.values import NonEmpty, Refused, Sha256, WeightsRoot, shown
-from countermark.weights import NameDefect, TensorLine, TensorTable, name_defects, weights_root
+from countermark.weights import HeaderOdd, NameDefect, TensorLine, TensorTable, name_defects, weights_root
 from countermark.weights.refusals import (
     DocumentDefect,
     DocumentUnreadable,
@@ -57,13 +57,15 @@ INDEX_BYTES_MAX: Final = 256 << 20
 @final
 @dataclass(frozen=True, slots=True)
 class MeasuredWeights:
-    """Weights as they were read: every tensor, the bytes of all data, the files that hold it (names in the folder), and the kind."""
+    """Weights as they were read: every tensor, the bytes of all data, the files that hold it (names in the folder), and the kind; and what
+    is odd about a header."""
 
     root: WeightsRoot
     tensors: tuple[TensorLine, ...]
     bytes: int
     files: tuple[str, ...]
     kind: WeightsKind | None
+    notes: tuple[HeaderOdd, ...]
 
 
 @final
@@ -83,6 +85,11 @@ class Headers:
     tables: dict[str, TensorTable] = field(default_factory=dict[str, TensorTable])
     stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
     defects: list[WeightsDefect] = field(default_factory=list[WeightsDefect])
+
+    @property
+    def notes(self) -> tuple[HeaderOdd, ...]:
+        """What is odd about any of the headers."""
+        return tuple(note for name in sorted(self.tables) for note in self.tables[name].notes)
 
     def read(self, folder: Path, name: str, links_to: tuple[Path, ...]) -> None:
         opened = open_file(folder, name, links_to=links_to)
@@ -274,7 +281,7 @@ def _measured(
     if isinstance(root, Refused):
         defects.extend(root.defects)
     if isinstance(root, WeightsRoot) and not defects:
-        return MeasuredWeights(root, tuple(lines), total, tuple(sorted(headers.tables)), kind)
+        return MeasuredWeights(root, tuple(lines), total, tuple(sorted(headers.tables)), kind, headers.notes)
     refusal = NonEmpty.of(defects)
     assert refusal is not None
     return Refused(refusal)

@@ -36,7 +36,7 @@ from countermark.files.npz import read_npz
 from countermark.files.reading import OpenFile, ShortRead, find, is_folder, list_folder, open_file
 from countermark.files.torch_weights import read_torch_weights
 from countermark.values import NonEmpty, Refused
-from countermark.weights import DTYPE_BITS, TensorTable
+from countermark.weights import DTYPE_BITS, HeaderOdd, TensorTable
 from countermark.weights.difference import Rootless
 from countermark.weights.refusals import (
     FileChanged,
@@ -57,8 +57,8 @@ _LEFT_OUT: Final = (ShardMissing, ShardDisagrees, TensorsInTwoShards)
 
 @final
 class OpenedWeights:
-    """Every tensor of some weights by name. Use it as a context manager; ``left_out`` says what ``partial`` passed over, ``rootless`` why
-    these weights have no root whatever their names are."""
+    """Every tensor of some weights by name. Use it as a context manager; ``left_out`` says what ``partial`` passed over, ``notes`` what
+    is odd about a header, ``rootless`` why these weights have no root whatever their names are."""
 
     def __init__(
         self,
@@ -68,10 +68,12 @@ class OpenedWeights:
         stack: ExitStack,
         *,
         left_out: tuple[WeightsDefect, ...] = (),
+        notes: tuple[HeaderOdd, ...] = (),
         rootless: Rootless | None = None,
     ) -> None:
         self.kind = kind
         self.left_out = left_out
+        self.notes = notes
         self.rootless: Rootless | None = rootless
         self._files = tuple(files)
         self._stack = stack
@@ -150,7 +152,7 @@ def open_weights(path: Path, *, partial: bool = False) -> OpenedWeights | Refuse
             tensors.extend(_of_table(table, opened))
         if (refused := NonEmpty.of(defects)) is not None:
             return Refused(refused)
-        return OpenedWeights(kind, tensors, files, stack.pop_all(), left_out=left_out)
+        return OpenedWeights(kind, tensors, files, stack.pop_all(), left_out=left_out, notes=headers.notes)
     raise AssertionError("an exit stack hides no exception")
 
 

@@ -18,6 +18,7 @@ from countermark.weights import (
     HeaderKeyRepeated,
     HeaderLengthInvalid,
     HeaderMetadataInvalid,
+    HeaderOdd,
     HeaderUnparseable,
     NameDefect,
     RootLineUnreadable,
@@ -50,7 +51,7 @@ from countermark.weights.refusals import (
 from countermark.weights.sameness import DigestDiffers, DigestIncomparable, SamenessDefect
 
 EditsDefect = EditDefect | EditUnreadable | EditNotInArtifact
-WeightsDefect = HeaderDefect | NameDefect | EditsDefect | CompositionDefect | CacheDefect | RecordedDefect | SamenessDefect
+WeightsDefect = HeaderDefect | HeaderOdd | NameDefect | EditsDefect | CompositionDefect | CacheDefect | RecordedDefect | SamenessDefect
 
 _AGAIN = "fetch or write the file again: it is not what its writer meant to leave"
 _WRITER = "have it written again by the official safetensors library"
@@ -81,6 +82,10 @@ def weights_sentence(defect: WeightsDefect) -> Sentence:
             return Sentence(f"{place} of {quoted(file)} holds the key {quoted(key)} more than once", _WRITER)
         case HeaderMetadataInvalid(file, why):
             return Sentence(f"the metadata of {quoted(file)} is not text under each key: {plain(why)}", _WRITER)
+        case HeaderOdd(file, what):
+            return Sentence(
+                f"the header of {quoted(file)} is read, but {plain(what)}", "no tensor is touched by it; other readers may refuse it"
+            )
         case TensorEntryInvalid(file, tensor, why):
             return Sentence(f"tensor {quoted(tensor)} of {quoted(file)} has no valid entry: {plain(why)}", _WRITER)
         case TensorSizeDisagrees(file, tensor, expected, found):

@@ -10,7 +10,7 @@ Rules kept here:
 5. What no tensor asks for is bounded: levels of nesting by what the format's own reader takes, and brackets, each of which costs a
    hundred bytes of memory once it is parsed, by the header's length.
 6. What the format's own reader lets pass and no digest sees is let pass: white space around the header, further fields of an entry,
-   metadata of null, data at odd offsets.
+   metadata of null, data at odd offsets. What no writer of the format means to leave is noted.
 """
 
 import json
@@ -52,13 +52,24 @@ class TensorSpan:
 @final
 @dataclass(frozen=True, slots=True)
 class TensorTable:
-    """A file's tensors in the order of their data, which covers ``data_begin`` (bytes from the start of the file) to its end."""
+    """A file's tensors in the order of their data, which covers ``data_begin`` (bytes from the start of the file) to its end, and what is
+    odd about its header."""
 
     file: str
     tensors: tuple[TensorSpan, ...]
     metadata: Mapping[str, str]
     data_begin: int
     data_bytes: int
+    notes: "tuple[HeaderOdd, ...]"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HeaderOdd:
+    """The header is one, and holds what the format has no place for; it changes no tensor."""
+
+    file: str
+    what: str
 
 
 @final
@@ -261,7 +272,7 @@ def read_header(file: str, header: bytes, file_bytes: int) -> TensorTable | Refu
         defects.extend(_layout_defects(file, spans, data_bytes))
     if refusal := NonEmpty.of(defects):
         return Refused(refusal)
-    return TensorTable(file, tuple(spans), metadata, data_begin, data_bytes)
+    return TensorTable(file, tuple(spans), metadata, data_begin, data_bytes, tuple(HeaderOdd(file, what) for what in _odd(header, parsed)))
 
 
 def is_crowded(document: bytes) -> bool:
@@ -314,6 +325,20 @@ def _metadata_defects(file: str, value: _Json) -> Iterable[HeaderDefect]:
         if not _is_unicode(key) or (isinstance(text, str) and not _is_unicode(text))
     )
     return repeated + other + broken
+
+
+def _odd(header: bytes, parsed: _Table) -> Iterable[str]:
+    """What is taken and is not what the format asks for."""
+    if not header.startswith(b"{"):
+        yield "white space stands before its first brace"
+    if any(name == "__metadata__" and value is None for name, value in parsed.pairs):
+        yield "its __metadata__ is null"
+    further = [
+        (name, key) for name, value in parsed.pairs if isinstance(value, _Table) and name != "__metadata__" for key, _ in value.pairs
+    ]
+    if strange := [(name, key) for name, key in further if key not in _FIELDS]:
+        name, key = strange[0]
+        yield f"{len(strange)} fields stand in entries where nothing reads them, the first is {shown(key)} of {shown(name)}"
 
 
 def _span(file: str, name: str, value: _Json) -> tuple[TensorSpan | None, tuple[HeaderDefect, ...]]:
