@@ -94,7 +94,7 @@ fuzz: $(VENV)/fuzz.stamp ## Every reader of hostile files under a fuzzer: ten mi
 	@nice -n 15 $(BIN)/python -m tests.fuzz $(ARGS)
 
 bench: $(VENV)/test.stamp ## Speed against bare statements, a peer and sizes: half an hour, best on a quiet machine (ARGS="--quick" or "--keep")
-	@for script in reconcile rounds listing claims weights_diff weights_root; do $(BIN)/python bench/$$script.py $(ARGS) || exit 1; done
+	@for script in reconcile rounds listing claims weights_diff weights_root checkpoint_inspect; do $(BIN)/python bench/$$script.py $(ARGS) || exit 1; done
 	@for script in rounds listing; do $(BIN)/python bench/$$script.py --ledger PostgreSQL $(ARGS) || exit 1; done
 
 docs: $(VENV)/test.stamp ## Write the reference pages and the schema again from the program's own rosters
