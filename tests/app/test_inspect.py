@@ -14,10 +14,10 @@ from countermark.files.publishing import PublishedCheckpoint
 from countermark.lines.checkpoint import Inspected, Inspection
 from countermark.lines.defects import known, sentence
 from countermark.lines.surface import AttemptUnnamed
-from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointReadback, SoundCheckpoint, WeightsOnlyCheckpoint
+from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointAbsent, CheckpointReadback, SoundCheckpoint, WeightsOnlyCheckpoint
 from countermark.values import Refused
 from countermark.weights.refusals import DocumentUnreadable
-from tests.files.folders import NONCE, WORK_KEY, checkpoint
+from tests.files.folders import NONCE, WORK_KEY, checkpoint, files
 from tests.files.tensors import encoded, f32, write
 from tests.recipe.examples import clean_manifest, clean_recipe_text
 
@@ -57,6 +57,19 @@ def test_a_trainers_checkpoint_is_published_as_its_attempts_and_a_torn_one_is_no
     elsewhere = publish_checkpoint(str(attempt / "work" / "checkpoint-8"), str(attempt.parent / "kept"))
     assert isinstance(elsewhere, PublishedCheckpoint) and elsewhere.path == str(attempt.parent / "kept" / "step-8")
     assert sorted(path.name for path in (attempt / "checkpoints").iterdir()) == ["step-4"]
+
+
+def test_a_checkpoint_whose_name_says_no_step_is_published_as_what_its_files_tell(attempt: Path) -> None:
+    for name, step, *changed in (("newest", 8), ("older", 4, 8)):
+        folder = checkpoint(attempt / "other", step).rename(attempt / "other" / name)
+        for other in changed:
+            (folder / "scheduler.pt").write_bytes(files(other)["scheduler.pt"])
+    done = publish_checkpoint(str(attempt / "other" / "newest"), None)
+    assert isinstance(done, PublishedCheckpoint) and done.path == str(attempt / "checkpoints" / "step-8")
+    refused = publish_checkpoint(str(attempt / "other" / "older"), None)
+    assert isinstance(refused, Refused)
+    (why,) = [defect.why for defect in refused.defects if isinstance(defect, CheckpointAbsent)]
+    assert why == "its name says no step, as checkpoint-N and step-N do, and its files tell several: 4, 8"
 
 
 def test_a_folder_that_is_nobodys_or_has_no_step_is_not_published(attempt: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from countermark.run.checkpoint import (
     CheckpointNotThere,
     CheckpointReadback,
     ComponentAbsent,
+    ComponentRead,
     SoundCheckpoint,
     admit_checkpoint,
     admit_weights_only,
@@ -184,7 +185,7 @@ def _resumable(
 
 
 def publish_checkpoint(path: str, into: str | None) -> PublishedCheckpoint | Refused[object]:
-    """Publish a trainer's checkpoint folder that lies in an attempt's folder as that attempt's checkpoint, or into another folder."""
+    """Publish a trainer's checkpoint that lies in an attempt's folder as that attempt's checkpoint, or into another folder."""
     real = Path(path).absolute()
     attempt = next((parent for parent in real.parents if (parent / CLAIM).is_file()), None)
     manifest = None if attempt is None else read_desired(attempt)
@@ -192,9 +193,23 @@ def publish_checkpoint(path: str, into: str | None) -> PublishedCheckpoint | Ref
         return Refused(NonEmpty(AttemptUnnamed(path)))
     if isinstance(manifest, Refused):
         return manifest
-    step = step_of(real.name)
-    if step is None:
-        return Refused(NonEmpty(CheckpointAbsent(path, "its name says no step: checkpoint-N or step-N does")))
+    step = _step_told(real)
+    if isinstance(step, str):
+        return Refused(NonEmpty(CheckpointAbsent(path, step)))
     target = Path(into) if into is not None else attempt / CHECKPOINTS
     answer = publish(real, target, step=step, attempt=manifest.attempt, work_key=manifest.work_key, manifest=spellings(manifest.manifest))
     return Refused(answer.defects) if isinstance(answer, Refused) else answer
+
+
+def _step_told(path: Path) -> int | str:
+    """The step that a checkpoint's name tells, else its files do; or why nobody can say which it is."""
+    named = step_of(path.name)
+    if named is not None:
+        return named
+    readback = read_checkpoint(path)
+    parts = readback.components.values() if isinstance(readback, CheckpointReadback) else ()
+    told = {witness.step for part in parts if isinstance(part, ComponentRead) for witness in part.steps}
+    if len(told) == 1:
+        return told.pop()
+    several = f"and its files tell several: {', '.join(map(str, sorted(told)))}" if told else "and none of its files does"
+    return f"its name says no step, as checkpoint-N and step-N do, {several}"

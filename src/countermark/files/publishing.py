@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar, final
 
-from countermark.files.checkpoints import layout_of, read_checkpoint, step_of
+from countermark.files.checkpoints import read_checkpoint, step_of
 from countermark.files.durable import sync_folder, write_all
 from countermark.files.layouts.published import MANIFEST, PublishedManifest, encode_manifest, exact_file
 from countermark.files.leftovers import clear, filled
@@ -103,7 +103,7 @@ def publish_checkpoint(
 
     def fill(temporary: Path) -> CheckpointReadback | Refused[PublishDefect]:
         copied = _copy(source, temporary)
-        read = _checked(copied, step, layout_of(source)) if isinstance(copied, Path) else copied
+        read = _checked(copied, step) if isinstance(copied, Path) else copied
         if isinstance(read, Refused):
             return read
         others = _others(temporary, read)
@@ -168,9 +168,9 @@ def _make(folder: Path) -> None:
         sync_folder(one.parent)
 
 
-def _checked(copied: Path, step: int, layout: str | None) -> CheckpointReadback | Refused[PublishDefect]:
+def _checked(copied: Path, step: int) -> CheckpointReadback | Refused[PublishDefect]:
     """The copy as it reads, or what is wrong with it."""
-    found = read_checkpoint(copied, layout=layout)
+    found = read_checkpoint(copied)
     if isinstance(found, CheckpointNotThere):
         return Refused(NonEmpty(CheckpointAbsent(found.path, found.why)))
     readback = replace(found, step=step, marker=Atomic("not yet renamed"))
