@@ -227,11 +227,14 @@ def take(parts: Parts, folder: Path, name: str, parse: Callable[[OpenFile], T | 
     return parsed
 
 
-def torch_state(judge: Callable[[TorchFile, OpenFile], T | Whys]) -> Callable[[OpenFile], T | Whys | FileDefect]:
-    """A parser for ``take``: a file of ``torch.save``, read without executing it, and then judged."""
+def torch_state(
+    judge: Callable[[TorchFile, OpenFile], T | Whys], names: frozenset[str] = frozenset()
+) -> Callable[[OpenFile], T | Whys | FileDefect]:
+    """A parser for ``take``: a file of ``torch.save``, read without executing it, and then judged. Its pickle may name these globals beside
+    those of every file."""
 
     def parse(opened: OpenFile) -> T | Whys | FileDefect:
-        found = read_torch_file(opened)
+        found = read_torch_file(opened, names)
         if isinstance(found, PickleUnreadable):
             return Whys(found.whys)
         return judge(found, opened) if isinstance(found, TorchFile) else found

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, final
 
 from countermark.files.documents import CONFIG_BYTES_MAX, as_list, parse_object
+from countermark.files.layouts.deepspeed_files import is_deepspeeds
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import fact, generators_say, table_of, whole_number
 from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
@@ -42,7 +43,8 @@ _MARKS: Final = frozenset({OPTIMIZER, SCHEDULER, GENERATORS, TRAINER_STATE, ARGU
 _OF_A_RANK: Final = re.compile(r"rng_state_(0|[1-9][0-9]*)\.pth", re.ASCII)
 
 
-def _is_the_trainers(path: Path, entries: tuple[Entry, ...]) -> bool:
+def is_the_trainers(path: Path, entries: tuple[Entry, ...]) -> bool:
+    """Whether a file lies there that only this trainer writes, or nothing that says otherwise, under a name of its."""
     names = {entry.name for entry in entries}
     if not names.isdisjoint(_MARKS) or any(map(_OF_A_RANK.fullmatch, names)):
         return True
@@ -50,11 +52,11 @@ def _is_the_trainers(path: Path, entries: tuple[Entry, ...]) -> bool:
 
 
 def _of_a_model(path: Path, entries: tuple[Entry, ...]) -> bool:
-    return _is_the_trainers(path, entries) and not _of_an_adapter(path, entries)
+    return not is_deepspeeds(entries) and is_the_trainers(path, entries) and not is_adapter(frozenset(entry.name for entry in entries))
 
 
 def _of_an_adapter(path: Path, entries: tuple[Entry, ...]) -> bool:
-    return _is_the_trainers(path, entries) and is_adapter(frozenset(entry.name for entry in entries))
+    return not is_deepspeeds(entries) and is_the_trainers(path, entries) and is_adapter(frozenset(entry.name for entry in entries))
 
 
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
@@ -65,8 +67,8 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
             Component.MODEL_WEIGHTS: take_weights(folder, names, reading),
             Component.OPTIMIZER_STATE: _optimizer(folder, names, reading),
             Component.SCHEDULER_STATE: _scheduler(folder, reading),
-            Component.RNG_STATE: _generators(folder, names),
-            Component.DATA_POSITION: _trainer_state(folder, reading),
+            Component.RNG_STATE: take_generators(folder, names),
+            Component.DATA_POSITION: take_trainer_state(folder, reading),
         }
     )
 
@@ -93,19 +95,24 @@ def _generators_whole(file: TorchFile, _: OpenFile) -> Whole | Whys:
     return Whys(whys) if whys else Whole()
 
 
-def _generators(folder: Path, names: frozenset[str]) -> Parts:
+def take_generators(folder: Path, names: frozenset[str], workers: int = 1) -> Parts:
+    """The states of the generators of so many workers, or of more where more left theirs."""
     parts = Parts()
     ranks = ranks_of(_OF_A_RANK, names)
+    if not ranks and workers > 1:
+        parts.absent.append("rng_state_0.pth")
+        return parts
     if not ranks:
         take(parts, folder, GENERATORS, torch_state(_generators_whole))
         return parts
     if GENERATORS in names:
         parts.whys.append(f"{GENERATORS} is the state of one worker, and beside it are those of several")
-    take_ranks(parts, folder, "rng_state_{}.pth", ranks, 2, torch_state(_generators_whole))
+    take_ranks(parts, folder, "rng_state_{}.pth", ranks, max(2, workers), torch_state(_generators_whole))
     return parts
 
 
-def _trainer_state(folder: Path, reading: LayoutReading) -> Parts:
+def take_trainer_state(folder: Path, reading: LayoutReading) -> Parts:
+    """The trainer's own state, which tells where it is in the data."""
     parts = Parts()
     says = take(parts, folder, TRAINER_STATE, _says)
     if says is not None:
