@@ -108,7 +108,7 @@ def test_each_component_says_its_files_and_witnesses(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------- the step
 
 
-@proven_by(planted(checkpoints, "numbered", lambda name, kind: Numbered(7, 7)))
+@proven_by(planted(checkpoints, "numbered", lambda name, kind, of: Numbered(7, 7)))
 @pytest.mark.parametrize("name", ["checkpoint_7", "epoch_7", "step_4", "checkpoint-4", "kept"])
 def test_the_step_is_the_optimizers_where_the_name_counts_something_else(tmp_path: Path, name: str) -> None:
     assert read(written(tmp_path / name, CLEAN)).step == 4
