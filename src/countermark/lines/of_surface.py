@@ -7,20 +7,14 @@ from countermark.lines.sentence import Sentence, quoted, short
 from countermark.lines.surface import (
     AttemptNotFenced,
     AttemptUnnamed,
-    CapabilityNotForLost,
     CheckpointDeclaresNothing,
     CheckpointGone,
-    CheckpointNotAmong,
     CommandDiffers,
+    DecisionDefect,
     DifferenceFailsOn,
     EnvironmentFault,
     NothingNamed,
-    ResumeUnavailable,
     RetriesUsedUp,
-    RetryUnavailable,
-    RunMovedMeanwhile,
-    RunNamedForAttempt,
-    RunNotAtRest,
     SettingUnknown,
     SettingUnreadable,
     SeveralNamed,
@@ -36,6 +30,8 @@ from countermark.lines.texts import counted, listed, plain
 def surface_sentence(defect: SurfaceDefect) -> Sentence:
     if isinstance(defect, RulingDefect):
         return ruling_sentence(defect)
+    if isinstance(defect, DecisionDefect):
+        return decision_sentence(defect)
     match defect:
         case WrongUsage(why, usage):
             return Sentence(plain(why), plain(usage))
@@ -95,16 +91,6 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
                 f"{plain(rule)}: {counted(len(tensors), 'tensor')}: {', '.join(quoted(name) for name in tensors[:5])}{more}",
                 "look at the rows above; a tensor that is only in A always fails, everything else as --fail-on says",
             )
-        case (
-            ResumeUnavailable()
-            | CheckpointNotAmong()
-            | RetryUnavailable()
-            | CapabilityNotForLost()
-            | RunNotAtRest()
-            | RunNamedForAttempt()
-            | RunMovedMeanwhile()
-        ):
-            return decision_sentence(defect)
 
 
 def _not_fenced(attempt: str, why: str, hosts: tuple[str, ...]) -> Sentence:

@@ -1,7 +1,7 @@
 """What SQLite and the operating system say, as the failures of a store.
 
-SQLite numbers the rows of some tables itself. Where somebody forged a number so that there is no next one, it says that the disk is full, or
-our own triggers refuse every row to come: then the file is looked at, so that the failure says what it is.
+SQLite numbers the rows of observations itself. Where somebody forged a number so that there is no next one, it says that the disk is full,
+or our own triggers refuse every row to come: then the file is looked at, so that the failure says what it is.
 """
 
 import errno
@@ -13,6 +13,7 @@ from typing import Final
 from sqlalchemy import Table
 from sqlalchemy.exc import DBAPIError
 
+from countermark.store.creation import OBSERVATIONS_FILE
 from countermark.store.failures import (
     NotAStore,
     StoreBroken,
@@ -42,15 +43,16 @@ def uncounted(table: str, ordinal: int) -> str:
     return f"a row of {table} is numbered {ordinal}, which is no count of rows: those to come are refused"
 
 
-def _no_next(path: Path) -> str | None:
-    """Why no row can be added to one of the file's tables; None where that does not show."""
+def _no_next(path: Path) -> StoreDamaged | None:
+    """Why no row can be added to the store's observations; None where that does not show. ``path``: the store's folder, or a file in it."""
+    file = (path if path.is_dir() else path.parent).absolute() / OBSERVATIONS_FILE
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as looked:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as looked:
             for table in NUMBERED:
                 query = f"SELECT ordinal FROM {table.name} WHERE ordinal IN (-1, {ORDINAL_MAX})"
                 query += f" UNION SELECT seq FROM sqlite_sequence WHERE name = '{table.name}' AND seq >= {ORDINAL_MAX}"
                 if (found := looked.execute(query).fetchone()) is not None:
-                    return uncounted(table.name, found[0])
+                    return StoreDamaged(str(file), uncounted(table.name, found[0]))
     except sqlite3.Error:
         return None
     return None
@@ -117,8 +119,7 @@ def translation(error: BaseException | None, path: Path, wait_s: float) -> Store
             original = error.orig if isinstance(error, DBAPIError) else error
             if isinstance(original, sqlite3.Error):
                 refused = getattr(original, "sqlite_errorcode", None) in _NO_NEXT
-                forged = _no_next(path) if refused else None
-                failure = sqlite_failure(original, path, wait_s) if forged is None else StoreDamaged(str(path), forged)
+                failure = (_no_next(path) if refused else None) or sqlite_failure(original, path, wait_s)
         case BadCell():
             failure = StoreDamaged(str(path), str(error))
         case OSError():
