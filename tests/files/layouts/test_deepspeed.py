@@ -1,0 +1,275 @@
+"""DeepSpeed's folders: a clean one of each kind, each break alone, breaks together, and what a hostile one says."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countermark.files.checkpoints import list_checkpoints, read_checkpoint
+from countermark.files.layouts import deepspeed, deepspeed_files
+from countermark.run.checkpoint import (
+    AdmittedCheckpoint,
+    CheckpointDefect,
+    CheckpointReadback,
+    Component,
+    ComponentForeign,
+    ComponentMissing,
+    ComponentRead,
+    ComponentStepMismatch,
+    ComponentUnread,
+    ComponentUnreadable,
+    PublicationIncomplete,
+    PublicationUnobserved,
+    admit_checkpoint,
+)
+from countermark.values import Refused
+from tests.faults import planted, proven_by
+from tests.files.folders import generators, group, scheduler
+from tests.files.layouts.deepspeeds import MODEL, alone, folder, model_states, optimizer_name, optimizer_states, trainers
+from tests.files.torchfiles import Global, scalar, torch_file, zeros
+from tests.recipe.examples import clean_manifest
+
+WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
+IN_PLACE = PublicationUnobserved(("latest names 'global_step8', and DeepSpeed's ranks write in place, each for itself",))
+Files = dict[str, bytes | None]
+
+
+def defects(path: Path, *, vouched: bool = False) -> Counter[CheckpointDefect]:
+    """Everything that admission says against a folder."""
+    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(), frozenset(), vouched=vouched)
+    return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
+
+
+def incomplete(*found: CheckpointDefect, whys: tuple[str, ...] = ()) -> Counter[CheckpointDefect]:
+    """These defects of components, and that the whole is incomplete for them after what is said first."""
+    told = {ComponentMissing: "is missing", ComponentUnread: "is unreadable"}
+    theirs = [f"{one.component} {told[type(one)]}" for one in found if isinstance(one, ComponentMissing | ComponentUnread)]
+    steps = [f"{one.component} is of step {one.step}, not 8" for one in found if isinstance(one, ComponentStepMismatch)]
+    return Counter([*found, PublicationIncomplete((*whys, *theirs, *steps))])
+
+
+def read(path: Path) -> CheckpointReadback:
+    found = read_checkpoint(path)
+    assert isinstance(found, CheckpointReadback)
+    return found
+
+
+def whys(path: Path, component: Component) -> tuple[str, ...]:
+    part = read(path).components[component]
+    return part.whys if isinstance(part, ComponentUnreadable) else ()
+
+
+def steps(path: Path) -> dict[Component, set[int]]:
+    return {one: {w.step for w in part.steps} for one, part in read(path).components.items() if isinstance(part, ComponentRead)}
+
+
+# ---------------------------------------------------------------------------------------------------------- clean
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "layout"),
+    [("out", alone(), "deepspeed"), ("out", alone(prefix="bf16_"), "deepspeed"), ("checkpoint-8", trainers(), "transformers-deepspeed")],
+)
+def test_a_clean_folder_is_unobserved_and_nothing_else(tmp_path: Path, name: str, files: Files, layout: str) -> None:
+    path = folder(tmp_path, name, files)
+    assert defects(path) == Counter([IN_PLACE])
+    admitted = admit_checkpoint(read_checkpoint(path), clean_manifest(), frozenset(), vouched=True)
+    assert isinstance(admitted, AdmittedCheckpoint) and (admitted.layout, admitted.step) == (layout, 8)
+    assert steps(path) == {WEIGHTS: {8}, OPTIMIZER: {8}, SCHEDULER: {8}, GENERATORS: set(), POSITION: {8}}
+
+
+def test_a_tag_is_read_by_itself_and_listed_by_its_number(tmp_path: Path) -> None:
+    path = folder(tmp_path, "out", alone()) / "global_step8"
+    [unobserved] = defects(path)
+    assert isinstance(unobserved, PublicationUnobserved) and "one tag" in unobserved.whys[0]
+    (tmp_path / "out" / "global_step10").mkdir()
+    listing = list_checkpoints(tmp_path / "out")
+    assert getattr(listing, "checkpoints", None) == ((8, "global_step8"), (10, "global_step10"))
+
+
+def test_what_a_worker_holds_alone_is_foreign_to_one_that_goes_on_by_itself(tmp_path: Path) -> None:
+    path = folder(tmp_path, "checkpoint-8", trainers(workers=2))
+    why = "it is the state of 2 workers, and one alone cannot go on from it"
+    assert defects(path) == Counter([IN_PLACE, ComponentForeign(OPTIMIZER, why), ComponentForeign(GENERATORS, why)])
+
+
+def test_a_component_in_the_models_file_has_a_digest_of_its_own(tmp_path: Path) -> None:
+    first = read(folder(tmp_path / "a", "out", alone()))
+    second = read(folder(tmp_path / "b", "out", alone(lr_scheduler=scheduler(8) | {"verbose": True})))
+    differing = {
+        one
+        for one in Component
+        if isinstance(a := first.components[one], ComponentRead)
+        and isinstance(b := second.components[one], ComponentRead)
+        and a.digest != b.digest
+    }
+    assert differing == {SCHEDULER}
+
+
+# --------------------------------------------------------------------------------------------------------- breaks
+
+
+@proven_by(planted(deepspeed, "_note", lambda read, component, what, missing: None))
+def test_a_worker_whose_state_is_missing_is_named(tmp_path: Path) -> None:
+    """Case O9: four of five."""
+    path = folder(tmp_path, "out", alone(workers=5) | {optimizer_name(4): None})
+    said = f"optimizer_state: workers' states: 4 of 5 are there; missing: {optimizer_name(4)}"
+    foreign = ComponentForeign(GENERATORS, "it is the state of 5 workers, and one alone cannot go on from it")
+    assert defects(path) == Counter([foreign, *incomplete(ComponentMissing(OPTIMIZER), whys=(said,))])
+
+
+def test_without_latest_nothing_shows_that_it_was_finished_and_it_is_not_none(tmp_path: Path) -> None:
+    """Case O9: ``latest`` is absent."""
+    path = folder(tmp_path, "out", alone() | {"latest": None})
+    why = "latest is not there, which DeepSpeed writes last and without which it loads nothing"
+    assert defects(path) == Counter([PublicationUnobserved((why,))])
+    two = alone() | {"latest": None, "global_step9/mp_rank_00_model_states.pt": b""}
+    told = "latest is not there, and nothing else tells which of 'global_step8', 'global_step9' it is"
+    assert whys(folder(tmp_path, "two", two), WEIGHTS) == (told,)
+
+
+@pytest.mark.parametrize(
+    ("latest", "why"),
+    [
+        (b"global_step9", "latest names 'global_step9', which is not there"),
+        (b"../other", "latest names '../other', which is no folder in this one"),
+        (b"", "latest names '', which is no folder in this one"),
+        (b"\xff\n", "latest names '\\\\xff', which is not there"),
+        (b"x" * 300, "'latest' "),
+    ],
+)
+def test_what_latest_names_is_there_or_it_is_said(tmp_path: Path, latest: bytes, why: str) -> None:
+    path = folder(tmp_path, "out", alone() | {"latest": latest})
+    assert all(whys(path, one)[0].startswith(why) for one in (WEIGHTS, OPTIMIZER))
+    assert {one for one in defects(path) if isinstance(one, ComponentMissing)} == {
+        ComponentMissing(one) for one in (SCHEDULER, GENERATORS, POSITION)
+    }
+
+
+CUT = torch_file(optimizer_states())[:900]
+BREAKS: Mapping[str, tuple[Files, CheckpointDefect]] = {
+    "a cut optimizer": (
+        {optimizer_name(0): CUT},
+        ComponentUnread(OPTIMIZER, f"{optimizer_name(0)}: it is cut: the directory at its end is missing"),
+    ),
+    "an optimizer of another step": ({optimizer_name(0): torch_file(optimizer_states(step=4))}, ComponentStepMismatch(OPTIMIZER, 4)),
+    "no generators": ({"rng_state.pth": None}, ComponentMissing(GENERATORS)),
+    "no trainer's state": ({"trainer_state.json": None}, ComponentMissing(POSITION)),
+    "a scheduler of another step": (
+        {MODEL: torch_file(model_states(lr_scheduler={"last_batch_iteration": 3}))},
+        ComponentStepMismatch(SCHEDULER, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_break_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
+    files, defect = BREAKS[name]
+    assert defects(folder(tmp_path, "checkpoint-8", trainers() | files)) == incomplete(defect)
+
+
+def test_breaks_are_named_together(tmp_path: Path) -> None:
+    first, second = BREAKS["an optimizer of another step"], BREAKS["no generators"]
+    path = folder(tmp_path, "checkpoint-8", trainers() | first[0] | second[0])
+    found = defects(path)
+    assert {one for one in found if not isinstance(one, PublicationIncomplete)} == {first[1], second[1]} and sum(found.values()) == 3
+
+
+def test_steps_that_were_skipped_are_the_optimizers_alone(tmp_path: Path) -> None:
+    files = trainers(skipped_steps=3) | {optimizer_name(0): torch_file(optimizer_states(step=5))}
+    assert defects(folder(tmp_path, "checkpoint-8", files)) == Counter([IN_PLACE])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"base_optimizer_state": {"state": {0: {"exp_avg": zeros(2)}}, "param_groups": [group([0]) | {"step": 8}]}},
+        {"base_optimizer_state": [[{"exp_avg": zeros(2), "step": scalar(8)}]]},
+        {"base_optimizer_state": [[{"exp_avg": zeros(2)}]], "base_optimizer_state_step": 8},
+    ],
+)
+def test_the_optimizers_step_is_where_its_kernel_keeps_it(tmp_path: Path, state: dict[str, Any]) -> None:
+    path = folder(tmp_path, "out", alone() | {optimizer_name(0): torch_file(optimizer_states(**state))})
+    assert steps(path)[OPTIMIZER] == {8}
+
+
+def test_divided_weights_have_a_file_for_each_worker(tmp_path: Path) -> None:
+    third = {"optimizer_state_dict": optimizer_states()["optimizer_state_dict"]["base_optimizer_state"], "base_optimizer_state": None}
+    kept = {key: value for key, value in optimizer_states(workers=2)["optimizer_state_dict"].items() if key != "base_optimizer_state"}
+    piece = torch_file({"optimizer_state_dict": kept | {"partition_count": 2, "optimizer_state_dict": third["optimizer_state_dict"]}})
+    model = torch_file(model_states(workers=2, whole=False))
+    names = [f"global_step8/zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in range(2)]
+    files: Files = {"latest": b"global_step8", names[0]: model, names[1]: model, optimizer_name(0): piece, optimizer_name(1): piece}
+    assert steps(folder(tmp_path, "out", files)) == {WEIGHTS: {8}, OPTIMIZER: {8}, SCHEDULER: {8}, POSITION: {8}}
+    torn = defects(folder(tmp_path, "torn", files | {names[1]: None}))
+    said = f"model_weights: files of model states: 1 of 2 are there; missing: {names[1]}"
+    assert torn == incomplete(ComponentMissing(WEIGHTS), ComponentMissing(GENERATORS), whys=(said,)) + Counter(
+        [ComponentForeign(OPTIMIZER, "it is the state of 2 workers, and one alone cannot go on from it")]
+    )
+
+
+def test_files_of_another_save_are_named(tmp_path: Path) -> None:
+    extra = torch_file(optimizer_states())
+    files = alone() | {optimizer_name(1): extra, optimizer_name(0, "bf16_"): extra}
+    path = folder(tmp_path, "out", files)
+    assert whys(path, OPTIMIZER) == tuple(
+        f"{name} is of no worker of this save" for name in (optimizer_name(1), optimizer_name(0, "bf16_"))
+    )
+    divided = folder(tmp_path, "divided", alone() | {optimizer_name(0): torch_file(optimizer_states(workers=4))})
+    assert whys(divided, OPTIMIZER) == ("it was divided over 4 workers, and the model's states tell of 1",)
+
+
+# -------------------------------------------------------------------------------------------------------- hostile
+
+
+def test_no_number_of_workers_is_counted_up_to(tmp_path: Path) -> None:
+    many = folder(tmp_path, "many", alone(dp_world_size=deepspeed_files.WORKERS_MAX))
+    [told] = [one for one in defects(many) if isinstance(one, PublicationIncomplete)]
+    assert f"1 of {deepspeed_files.WORKERS_MAX} are there" in told.whys[0] and "more" in told.whys[0] and len(told.whys[0]) < 1000
+    more = folder(tmp_path, "more", alone(dp_world_size=deepspeed_files.WORKERS_MAX + 1))
+    assert whys(more, WEIGHTS) == (f"{MODEL}: it tells of {deepspeed_files.WORKERS_MAX + 1} x 1 workers",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"dp_world_size": None, "global_steps": "8"}, ("it tells no dp_world_size", "it tells no global_steps")),
+        ({"optimizer": {"state": {}}}, ("it holds a whole optimizer, which is not one of ZeRO",)),
+        ({"dp_world_size": 0}, ("it tells of 0 x 1 workers",)),
+        ({"client": Global("os", "system", ("true",))}, ("its pickle names 'os system', which is not executed and not known",)),
+        (
+            {"client": Global("deepspeed.launcher", "main")},
+            ("its pickle names 'deepspeed.launcher main', which is not executed and not known",),
+        ),
+    ],
+)
+def test_states_that_are_none_say_why(tmp_path: Path, changes: dict[str, Any], why: tuple[str, ...]) -> None:
+    path = folder(tmp_path, "out", alone(**changes))
+    assert whys(path, WEIGHTS) == tuple(f"{MODEL}: {one}" for one in why)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ({}, "it is no state of a ZeRO optimizer"),
+        (optimizer_states(partition_count=[-1]), "its partition_count is no number of workers"),
+        (optimizer_states(partition_count="many"), "its partition_count is no number of workers"),
+    ],
+)
+def test_an_optimizer_that_is_none_says_why(tmp_path: Path, content: dict[str, Any], why: str) -> None:
+    path = folder(tmp_path, "out", alone() | {optimizer_name(0): torch_file(content)})
+    assert whys(path, OPTIMIZER) == (f"{optimizer_name(0)}: {why}",)
+
+
+def test_generators_beside_the_model_are_whole_or_say_what_is_missing(tmp_path: Path) -> None:
+    path = folder(tmp_path, "out", alone(np_rng_state=None, torch_rng_state=generators()["cpu"]))
+    assert whys(path, GENERATORS) == (f"{MODEL}: the state of NumPy's generator is not in it",)
+
+
+def test_a_link_in_place_of_a_tag_is_not_followed(tmp_path: Path) -> None:
+    path = folder(tmp_path, "out", alone())
+    (path / "global_step8").rename(tmp_path / "elsewhere")
+    (path / "global_step8").symlink_to(tmp_path / "elsewhere")
+    assert not any(isinstance(part, ComponentRead) for part in read(path).components.values())
