@@ -294,13 +294,14 @@ def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None) -> 
 def _optimizer_says(file: TorchFile, opened: OpenFile) -> _OptimizerSays | Whys:
     state = table_of(table_of(file.value).get("optimizer_state_dict"))
     base = state.get("base_optimizer_state", state.get("optimizer_state_dict"))
-    if not state or base is None:
+    if base is None:
         return Whys(("it is no state of a ZeRO optimizer",))
     count = state.get("partition_count")
     counts = tuple(whole_number(one) for one in (as_list(count) or [count]) if one is not None)
     if any(one is None or not 0 < one <= WORKERS_MAX for one in counts):
         return Whys(("its partition_count is no number of workers",))
-    whole = table_of(base) if isinstance(base, dict) else _of_groups(as_list(base) or [], state.get("base_optimizer_state_step"))
+    groups = as_list(base)
+    whole = table_of(base) if groups is None else _of_groups(groups, state.get("base_optimizer_state_step"))
     says = optimizer_says(whole, lambda at: scalar(opened, file, at), "optim_states.pt")
     if isinstance(says, Whys):
         return says
