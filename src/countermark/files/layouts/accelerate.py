@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from countermark.files.layouts.fsdp import take_pieces
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import generators_say, table_of, whole_number
 from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
@@ -54,13 +55,14 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     names = frozenset(entry.name for entry in entries)
     reading = LayoutReading(publication=_IN_PLACE)
     optimizer, position = _registered(folder, names, reading)
-    _optimizers(optimizer, folder, names, reading)
+    pieces = take_pieces(folder, entries, reading)
+    _optimizers(optimizer, folder, names, reading, pieces.get(Component.OPTIMIZER_STATE))
     generators, processes = _generators(folder, names)
     scheduler = _schedulers(folder, names, reading, processes, frozenset(witness.step for witness in optimizer.steps))
     reading.step = next((witness.step for witness in (*optimizer.steps, *scheduler.steps)), None)
     return reading.settle(
         {
-            Component.MODEL_WEIGHTS: _weights(folder, names, reading),
+            Component.MODEL_WEIGHTS: pieces.get(Component.MODEL_WEIGHTS) or _weights(folder, names, reading),
             Component.OPTIMIZER_STATE: optimizer,
             Component.SCHEDULER_STATE: scheduler,
             Component.RNG_STATE: generators,
@@ -121,9 +123,15 @@ def _place_said(file: TorchFile, _: OpenFile) -> _Place | Whole | Whys:
     return _Place(step, taken, per_epoch)
 
 
-def _optimizers(parts: Parts, folder: Path, names: frozenset[str], reading: LayoutReading) -> None:
-    for name in ("optimizer.bin", *_others(parts, names, "optimizer")):
-        take_optimizer(parts, folder, name, reading)
+def _optimizers(parts: Parts, folder: Path, names: frozenset[str], reading: LayoutReading, pieces: Parts | None) -> None:
+    """The optimizers, each in its file, or all of them in pieces."""
+    others = _others(parts, names, "optimizer")
+    if pieces is not None:
+        parts.join(pieces)
+        parts.whys.extend(f"{name} lies beside the pieces of an optimizer" for name in (*sorted(names & {"optimizer.bin"}), *others))
+    else:
+        for name in ("optimizer.bin", *others):
+            take_optimizer(parts, folder, name, reading)
     if SCALER in names:
         take_scaler(parts, folder, SCALER, reading)
 

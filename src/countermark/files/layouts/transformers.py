@@ -7,8 +7,8 @@ Rules kept here:
    highest that is there, and of two at least, none may be missing. Nothing in the folder tells of ranks above that.
 3. A folder is the trainer's where a file lies in it that only this trainer writes. One that holds weights and no state of anything, or
    nothing at all, was stopped before that: then it goes by its name.
-4. The trainer writes in place, so nothing that it leaves proves that it had finished. Its optimizer is in ``optimizer.pt``, or gathered
-   from shards in ``optimizer.bin``, and never in both.
+4. The trainer writes in place, so nothing that it leaves proves that it had finished. Its optimizer is in ``optimizer.pt``, gathered from
+   shards in ``optimizer.bin``, or in pieces, and never in two of them.
 """
 
 import re
@@ -19,6 +19,7 @@ from typing import Final, final
 
 from countermark.files.documents import CONFIG_BYTES_MAX, as_list, parse_object
 from countermark.files.layouts.deepspeed_files import is_deepspeeds
+from countermark.files.layouts.fsdp import take_pieces
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import fact, generators_say, table_of, whole_number
 from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
@@ -62,10 +63,11 @@ def _of_an_adapter(path: Path, entries: tuple[Entry, ...]) -> bool:
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     names = frozenset(entry.name for entry in entries)
     reading = LayoutReading()
+    pieces = take_pieces(folder, entries, reading)
     return reading.settle(
         {
-            Component.MODEL_WEIGHTS: take_weights(folder, names, reading),
-            Component.OPTIMIZER_STATE: _optimizer(folder, names, reading),
+            Component.MODEL_WEIGHTS: pieces.get(Component.MODEL_WEIGHTS) or take_weights(folder, names, reading),
+            Component.OPTIMIZER_STATE: _optimizer(folder, names, reading, pieces.get(Component.OPTIMIZER_STATE)),
             Component.SCHEDULER_STATE: _scheduler(folder, reading),
             Component.RNG_STATE: take_generators(folder, names),
             Component.DATA_POSITION: take_trainer_state(folder, reading),
@@ -73,9 +75,11 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     )
 
 
-def _optimizer(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
-    parts = Parts()
-    if {OPTIMIZER, GATHERED} <= names:
+def _optimizer(folder: Path, names: frozenset[str], reading: LayoutReading, pieces: Parts | None) -> Parts:
+    parts = pieces or Parts()
+    if pieces is not None:
+        parts.whys.extend(f"{name} lies beside the pieces of an optimizer" for name in sorted(names & {OPTIMIZER, GATHERED}))
+    elif {OPTIMIZER, GATHERED} <= names:
         parts.whys.append(f"{OPTIMIZER} and {GATHERED} are both there: nothing tells which of them goes with the weights")
     else:
         take_optimizer(parts, folder, GATHERED if GATHERED in names else OPTIMIZER, reading)

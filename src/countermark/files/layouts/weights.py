@@ -41,11 +41,14 @@ MODEL_WEIGHTS: Final = "model.safetensors"
 #: PEFT's word for an initialisation → the manifest's. Everything else stands as PEFT writes it.
 _INITIALISATIONS: Final = {"True": "kaiming"}
 _PICKLED_MODEL, _PICKLED_ADAPTER = PICKLED_FILES
+#: A model's weights that FSDP gathered from its workers.
+_GATHERED: Final = "pytorch_model_fsdp.bin"
 #: Every file by which a folder has weights, and whether they are an adapter's.
 _CARRIERS: Final[Mapping[str, bool]] = {
     **{name: kind == "adapter" for name, kind in (*SINGLE_FILES.items(), *INDEX_FILES.items())},
     _PICKLED_MODEL: False,
     PICKLED_INDEX: False,
+    _GATHERED: False,
     _PICKLED_ADAPTER: True,
 }
 
@@ -80,7 +83,7 @@ def _carried(folder: Path, carrier: str, names: frozenset[str], parts: Parts) ->
     """The tensors that one file or index carries; None where it does not hold them all."""
     if carrier in SINGLE_FILES:
         return take(parts, folder, carrier, safetensors)
-    if carrier in PICKLED_FILES:
+    if carrier in {*PICKLED_FILES, _GATHERED}:
         return take(parts, folder, carrier, pickled)
     if carrier == PICKLED_INDEX:
         return _pickled_shards(folder, carrier, names, parts)

@@ -1,0 +1,139 @@
+"""What FSDP leaves in pieces in a trainer's folder and in Accelerate's: clean ones, each break alone, breaks together."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from countermark.files.layouts import accelerate, fsdp, transformers
+from countermark.files.layouts.reading import IN_PLACE, Parts
+from countermark.run.checkpoint import (
+    CheckpointDefect,
+    ComponentRead,
+    ComponentStepMismatch,
+    ComponentUnreadable,
+    PublicationIncomplete,
+    PublicationUnobserved,
+    Unobserved,
+)
+from tests.faults import planted, proven_by
+from tests.files import folders
+from tests.files.layouts import dcps, test_accelerate
+from tests.files.layouts.breaking import OPTIMIZER, WEIGHTS, Files, defects, missing, read, unread, written
+from tests.files.torchfiles import torch_file, zeros
+
+SAVED = {trail[1:]: value for trail, value in dcps.saved().items() if trail[0] == "app"}
+PARTS = {"pytorch_model_fsdp_0": "model", "optimizer_0": "optimizer"}
+TRAINERS = {name: content for name, content in folders.files().items() if not name.startswith(("adapter", "optimizer"))}
+ACCELERATES = {name: content for name, content in test_accelerate.CLEAN.items() if not name.startswith(("model", "optimizer"))}
+WHOLES: dict[str, tuple[str, Files, Unobserved]] = {
+    "transformers": ("checkpoint-4", TRAINERS, IN_PLACE),
+    "accelerate": ("step_4", ACCELERATES, accelerate._IN_PLACE),
+}
+BESIDE = {"transformers": "optimizer.pt", "accelerate": "optimizer.bin"}
+
+
+def sharded(parent: Path, of: str, saved: dcps.Saved = SAVED) -> Path:
+    """A folder of one of the two, with weights and optimizer in pieces."""
+    name, around, _ = WHOLES[of]
+    folder = written(parent / name, around)
+    for part, word in PARTS.items():
+        dcps.folder(folder, part, {trail: value for trail, value in saved.items() if trail[0] == word})
+    return folder
+
+
+@pytest.mark.parametrize("of", WHOLES)
+def test_weights_and_optimizer_in_pieces_are_whole_and_the_folder_unobserved(tmp_path: Path, of: str) -> None:
+    folder = sharded(tmp_path, of)
+    readback = read(folder)
+    assert (readback.layout, readback.step, readback.optimizer_parameters) == (of, 4, 8)
+    assert defects(folder) == Counter([PublicationUnobserved(WHOLES[of][2].whys)])
+    for component, part in zip((WEIGHTS, OPTIMIZER), PARTS, strict=True):
+        found = readback.components[component]
+        assert isinstance(found, ComponentRead) and {file.name for file in found.files} == {
+            f"{part}/{file}: {component}" for file in dcps.ALONE
+        }
+    stepped = readback.components[OPTIMIZER]
+    assert isinstance(stepped, ComponentRead) and {one.step for one in stepped.steps} == {4}
+
+
+def test_weights_that_were_gathered_are_in_one_file(tmp_path: Path) -> None:
+    gathered = TRAINERS | {"pytorch_model_fsdp.bin": torch_file({"t0": zeros(2)}), "optimizer.bin": torch_file(folders.optimizer())}
+    assert defects(written(tmp_path / "checkpoint-4", gathered)) == Counter([PublicationUnobserved(IN_PLACE.whys)])
+
+
+Told = tuple[tuple[CheckpointDefect, ...], tuple[str, ...]]
+
+
+def cut(folder: Path, of: str) -> Told:
+    file = folder / "pytorch_model_fsdp_0/__0_1.distcp"
+    size = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:-1])
+    dcps.made(folder / "pytorch_model_fsdp_0/.metadata", 9)
+    return (unread(WEIGHTS, f"pytorch_model_fsdp_0/__0_1.distcp: it has {size - 1} bytes and its pieces have {size}"),), ()
+
+
+def unfinished(folder: Path, of: str) -> Told:
+    (folder / "optimizer_0/.metadata").unlink()
+    return (missing(OPTIMIZER),), ("optimizer_0: .metadata, which is written last, is not there",)
+
+
+def written_over(folder: Path, of: str) -> Told:
+    dcps.made(folder / "optimizer_0/.metadata", -1)
+    why = "it is of an earlier save that was written over, or a copy did not keep the times"
+    return (), (f"optimizer_0: .metadata is older than __0_0.distcp, __0_1.distcp: {why}",)
+
+
+def twice(folder: Path, of: str) -> Told:
+    (folder / BESIDE[of]).write_bytes(torch_file(folders.optimizer()))
+    return (unread(OPTIMIZER, f"{BESIDE[of]} lies beside the pieces of an optimizer"),), ()
+
+
+BREAKS: list[Callable[[Path, str], Told]] = [cut, unfinished, written_over, twice]
+
+
+def told(*found: Told) -> Counter[CheckpointDefect]:
+    every = [defect for defects, _ in found for defect in defects]
+    whys = [f"{one} is {'missing' if one_missing else 'unreadable'}" for one, one_missing in _states(every)]
+    return Counter([*every, PublicationIncomplete((*(why for _, marked in found for why in marked), *whys))])
+
+
+def _states(found: list[CheckpointDefect]) -> list[tuple[object, bool]]:
+    parts = [(component, missing(component) in found) for component in (WEIGHTS, OPTIMIZER)]
+    return [(component, gone) for component, gone in parts if any(getattr(one, "component", None) is component for one in found)]
+
+
+@proven_by(planted(transformers, "take_pieces", lambda folder, entries, reading: {}))
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.__name__)
+def test_a_break_is_named_and_nothing_else(tmp_path: Path, broken: Callable[[Path, str], Told]) -> None:
+    folder = sharded(tmp_path, "transformers")
+    found = broken(folder, "transformers")
+    assert defects(folder) == told(found)
+
+
+@proven_by(planted(fsdp, "judge_optimizer", lambda found, reading: None))
+@pytest.mark.parametrize("of", WHOLES)
+def test_an_optimizer_in_pieces_of_another_step_is_named(tmp_path: Path, of: str) -> None:
+    later = {trail[1:]: value for trail, value in dcps.saved(step=5).items() if trail[0] == "app"}
+    found = defects(sharded(tmp_path, of, later))
+    assert found == Counter([ComponentStepMismatch(OPTIMIZER, 5), PublicationIncomplete(("optimizer_state is of step 5, not 4",))])
+
+
+@proven_by(planted(fsdp, "_joined", lambda component, found: found[0].parts[component] if component is WEIGHTS else Parts()))
+def test_two_breaks_are_both_named(tmp_path: Path) -> None:
+    """In either kind of folder; the ones that contradict each other are left out."""
+    for of in WHOLES:
+        for first, second in ((cut, unfinished), (cut, written_over), (cut, twice), (written_over, twice)):
+            folder = sharded(tmp_path / f"{of}-{first.__name__}-{second.__name__}", of)
+            found = (first(folder, of), second(folder, of))
+            assert defects(folder) == told(*found), (of, first, second)
+
+
+def test_pieces_that_hold_something_else_are_not_what_they_are_called(tmp_path: Path) -> None:
+    folder = written(tmp_path / "checkpoint-4", TRAINERS)
+    dcps.folder(folder, "pytorch_model_fsdp_0", SAVED)
+    dcps.folder(folder, "optimizer_0", {trail: value for trail, value in SAVED.items() if trail[0] == "model"})
+    found = read(folder).components
+    assert found[WEIGHTS] == ComponentUnreadable(("pytorch_model_fsdp_0 holds something of optimizer_state too",))
+    assert found[OPTIMIZER] == ComponentUnreadable(("its pieces hold nothing of optimizer_state",))
