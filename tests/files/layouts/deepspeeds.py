@@ -62,30 +62,35 @@ def megatrons() -> dict[str, Any]:
     return {"random_rng_state": kept["python"], "np_rng_state": kept["numpy"], "torch_rng_state": kept["cpu"]}
 
 
-def optimizer_name(rank: int, prefix: str = "") -> str:
-    return f"global_step8/{prefix}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+def optimizer_name(rank: int, prefix: str = "", step: int = 8) -> str:
+    return f"global_step{step}/{prefix}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
 
 
-MODEL = "global_step8/mp_rank_00_model_states.pt"
+def model_name(step: int = 8) -> str:
+    return f"global_step{step}/mp_rank_00_model_states.pt"
 
 
-def alone(*, workers: int = 1, prefix: str = "", **model: Any) -> dict[str, bytes]:
+MODEL = model_name()
+
+
+def alone(*, step: int = 8, workers: int = 1, prefix: str = "", **model: Any) -> dict[str, bytes]:
     """The files of a folder of DeepSpeed alone."""
+    piece = torch_file(optimizer_states(step=step, workers=workers))
     return {
-        "latest": b"global_step8",
+        "latest": f"global_step{step}".encode(),
         "zero_to_fp32.py": b"print('converts')",
-        MODEL: torch_file(model_states(workers=workers, **(megatrons() | model))),
-        **{optimizer_name(rank, prefix): torch_file(optimizer_states(workers=workers)) for rank in range(workers)},
+        model_name(step): torch_file(model_states(step=step, workers=workers, **(megatrons() | model))),
+        **{optimizer_name(rank, prefix, step): piece for rank in range(workers)},
     }
 
 
-def trainers(*, workers: int = 1, **model: Any) -> dict[str, bytes]:
-    """The files of a Transformers trainer's ``checkpoint-8`` under DeepSpeed, with an adapter."""
-    found = alone(workers=workers) | {
-        MODEL: torch_file(model_states(workers=workers, **model)),
+def trainers(*, step: int = 8, workers: int = 1, **model: Any) -> dict[str, bytes]:
+    """The files of a Transformers trainer's checkpoint under DeepSpeed, with an adapter."""
+    found = alone(step=step, workers=workers) | {
+        model_name(step): torch_file(model_states(step=step, workers=workers, **model)),
         "adapter_model.safetensors": adapter_bytes(),
         "adapter_config.json": json.dumps(adapter_config()).encode(),
-        "trainer_state.json": json.dumps(trainer_state(global_step=8, epoch=None)).encode(),
+        "trainer_state.json": json.dumps(trainer_state(global_step=step, epoch=None)).encode(),
         "training_args.bin": b"a pickle that nobody reads",
     }
     ranks = ("rng_state.pth",) if workers == 1 else tuple(f"rng_state_{rank}.pth" for rank in range(workers))

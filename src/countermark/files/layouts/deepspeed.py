@@ -13,7 +13,7 @@ Rules kept here:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast, final
+from typing import Final, final
 
 from countermark.files.documents import as_list
 from countermark.files.layouts.deepspeed_files import (
@@ -93,7 +93,7 @@ def _read_trainers(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     read = _tagged(folder, entries)
     names, reading = read.names, read.reading
     if is_adapter(names) or not names.isdisjoint((*SINGLE_FILES, *INDEX_FILES)):
-        _join(read.parts[Component.MODEL_WEIGHTS], take_weights(folder, names, reading))
+        read.parts[Component.MODEL_WEIGHTS].join(take_weights(folder, names, reading))
         reading.model_shapes = None
     if SCHEDULER in names:
         take_scheduler(read.parts[Component.SCHEDULER_STATE], folder, SCHEDULER, reading)
@@ -102,16 +102,9 @@ def _read_trainers(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     step = reading.step
     position = take_trainer_state(folder, reading)
     reading.step = step if step is not None else reading.step
-    _join(position, read.parts[Component.DATA_POSITION])
+    position.join(read.parts[Component.DATA_POSITION])
     read.parts[Component.DATA_POSITION] = position
     return reading.settle(read.parts)
-
-
-def _join(parts: Parts, others: Parts) -> None:
-    for mine, theirs in ((parts.files, others.files), (parts.steps, others.steps)):
-        cast(list[object], mine).extend(cast(list[object], theirs))
-    for texts, more in ((parts.absent, others.absent), (parts.whys, others.whys), (parts.changing, others.changing)):
-        texts.extend(more)
 
 
 def _tagged(folder: Path, entries: tuple[Entry, ...]) -> _Read:
