@@ -15,7 +15,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
@@ -26,6 +26,8 @@ from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, Fi
 BUFFER_BYTES: Final = 1 << 20
 #: How many levels of folders below a checkpoint are looked into.
 _DEPTH_MAX: Final = 8
+#: More entries than any checkpoint has: somebody named a disk.
+_ENTRIES_MAX: Final = 1_000_000
 
 #: Told how many bytes were read since the last call; it may raise to stop the reading.
 Progress: TypeAlias = Callable[[int], None]
@@ -322,17 +324,24 @@ def list_folder(folder: Path) -> tuple[Entry, ...] | FileDefect:
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
-def list_tree(folder: Path, depth: int = _DEPTH_MAX) -> tuple[Entry, ...] | FileDefect:
+def list_tree(folder: Path, depth: int = _DEPTH_MAX, most: int = _ENTRIES_MAX) -> tuple[Entry, ...] | FileDefect:
     """Everything below a folder in name order, each under its name relative to it; links are listed and not followed. A folder that cannot
-    be listed, or lies too deep, is of the kind ``a closed folder``."""
-    entries = list_folder(folder)
-    if not isinstance(entries, tuple):
-        return entries
-    found: list[Entry] = []
-    for entry in entries:
-        below = list_tree(folder / entry.name, depth - 1) if entry.kind == "a folder" and depth > 0 else ()
-        closed = not isinstance(below, tuple) or (entry.kind == "a folder" and depth == 0)
-        found.append(Entry(entry.name, "a closed folder", entry.stamp) if closed else entry)
-        if isinstance(below, tuple):
-            found.extend(Entry(f"{entry.name}/{one.name}", one.kind, one.stamp) for one in below)
-    return tuple(found)
+    be listed, or lies too deep, is of the kind ``a closed folder``. Of more than ``most`` entries there is no list."""
+    found: dict[str, Entry] = {}
+    waiting = [("", depth)]
+    while waiting:
+        below, left = waiting.pop()
+        entries = list_folder(folder / below) if left >= 0 else ()
+        if left < 0 or not isinstance(entries, tuple):
+            if not below:
+                return entries
+            name = below.removesuffix("/")
+            found[name] = replace(found[name], kind="a closed folder")
+            continue
+        for entry in entries:
+            found[below + entry.name] = replace(entry, name=below + entry.name)
+            if entry.kind == "a folder":
+                waiting.append((f"{below}{entry.name}/", left - 1))
+        if len(found) > most:
+            return FileUnreadable(str(folder), f"over {most} files and folders lie in it")
+    return tuple(found[name] for name in sorted(found))

@@ -8,7 +8,7 @@ from countermark.files import layouts, reading
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, step_of
 from countermark.files.layouts import LAYOUTS, Kind, Layout, Naming, Numbered, numbered, recognised
 from countermark.files.layouts.published import PUBLISHED_NAMING
-from countermark.files.reading import FileAbsent, FileNotRegular, OpenFile, list_tree, open_below
+from countermark.files.reading import FileAbsent, FileNotRegular, FileUnreadable, OpenFile, list_tree, open_below
 from countermark.run.checkpoint import Component, ComponentUnreadable, Incomplete, WeightsOnlyCheckpoint, admit_weights_only
 from tests.faults import planted, proven_by
 from tests.files.folders import files
@@ -112,7 +112,12 @@ def test_a_tree_is_listed_under_its_names_and_no_link_is_followed(tmp_path: Path
         ("out", "a link"),
     ]  # fmt: skip
     shallow = list_tree(tmp_path / "a", 1)
-    assert isinstance(shallow, tuple) and [entry.kind for entry in shallow if entry.name == "b/c"] == ["a closed folder"]
+    assert isinstance(shallow, tuple) and len(shallow) == 5
+    assert [entry.kind for entry in shallow if entry.name == "b/c"] == ["a closed folder"]
+    assert list_tree(tmp_path / "a", most=6) == listed
+    too_many = FileUnreadable(str(tmp_path / "a"), "over 5 files and folders lie in it")
+    assert list_tree(tmp_path / "a", most=5) == too_many
+    assert isinstance(list_tree(tmp_path / "nothing"), FileAbsent)
 
 
 def test_a_file_below_is_opened_through_real_folders_alone(tmp_path: Path) -> None:

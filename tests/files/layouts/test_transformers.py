@@ -71,10 +71,18 @@ PICKLED_SHARDED = {"pytorch_model.bin.index.json": index(PICKLED_SHARDS)} | {
 PICKLED_ADAPTER = {name: content for name, content in PEFT.items() if name != "adapter_model.safetensors"} | {
     "adapter_model.bin": torch_file({name: zeros(*((4, 6) if is_a else (6, 4))) for name, is_a in adapter_names(("q_proj", "v_proj"))})
 }
+ADAPTER_SHARD = "adapter_model-00001-of-00001.safetensors"
+SHARDED_ADAPTER = {name: content for name, content in PEFT.items() if name != "adapter_model.safetensors"} | {
+    ADAPTER_SHARD: PEFT["adapter_model.safetensors"],
+    "adapter_model.safetensors.index.json": json.dumps(
+        {"weight_map": {name: ADAPTER_SHARD for name, _ in adapter_names(("q_proj", "v_proj"))}}
+    ).encode(),
+}
 GATHERED = {name: content for name, content in PEFT.items() if name != "optimizer.pt"} | {"optimizer.bin": torch_file(named_optimizer())}
 FORMS: dict[str, tuple[str, Files]] = {
     "an adapter": ("transformers-peft", PEFT),
     "a pickled adapter": ("transformers-peft", PICKLED_ADAPTER),
+    "an adapter in shards": ("transformers-peft", SHARDED_ADAPTER),
     "one file": ("transformers", REST | ONE_FILE),
     "shards": ("transformers", REST | SHARDED),
     "a pickled file": ("transformers", REST | PICKLED),

@@ -31,6 +31,10 @@ def train(folder: Path, shard: str | None = None) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         Trainer(model, arguments, train_dataset=rows).train()
+    if torch.distributed.is_initialized():
+        # Threads of the group that are still there when the interpreter ends abort it.
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
     return folder / "checkpoint-4"
 
 
