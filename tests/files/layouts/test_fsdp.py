@@ -10,6 +10,7 @@ from countermark.files.layouts import accelerate, fsdp, transformers
 from countermark.files.layouts.reading import IN_PLACE, Parts
 from countermark.run.checkpoint import (
     CheckpointDefect,
+    ComponentForeign,
     ComponentRead,
     ComponentStepMismatch,
     ComponentUnreadable,
@@ -20,7 +21,7 @@ from countermark.run.checkpoint import (
 from tests.faults import planted, proven_by
 from tests.files import folders
 from tests.files.layouts import dcps, test_accelerate
-from tests.files.layouts.breaking import OPTIMIZER, WEIGHTS, Files, defects, missing, read, unread, written
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, WEIGHTS, Files, defects, missing, read, unread, written
 from tests.files.torchfiles import torch_file, zeros
 
 SAVED = {trail[1:]: value for trail, value in dcps.saved().items() if trail[0] == "app"}
@@ -34,12 +35,12 @@ WHOLES: dict[str, tuple[str, Files, Unobserved]] = {
 BESIDE = {"transformers": "optimizer.pt", "accelerate": "optimizer.bin"}
 
 
-def sharded(parent: Path, of: str, saved: dcps.Saved = SAVED) -> Path:
+def sharded(parent: Path, of: str, saved: dcps.Saved = SAVED, files: tuple[str, str] = dcps.ALONE) -> Path:
     """A folder of one of the two, with weights and optimizer in pieces."""
     name, around, _ = WHOLES[of]
     folder = written(parent / name, around)
     for part, word in PARTS.items():
-        dcps.folder(folder, part, {trail: value for trail, value in saved.items() if trail[0] == word})
+        dcps.folder(folder, part, {trail: value for trail, value in saved.items() if trail[0] == word}, files=files)
     return folder
 
 
@@ -110,6 +111,21 @@ def test_a_break_is_named_and_nothing_else(tmp_path: Path, broken: Callable[[Pat
     folder = sharded(tmp_path, "transformers")
     found = broken(folder, "transformers")
     assert defects(folder) == told(found)
+
+
+@proven_by(planted(accelerate, "workers_of", lambda names: 1), planted(transformers, "workers_of", lambda names: 1))
+def test_the_pieces_tell_how_many_workers_have_their_generators_there(tmp_path: Path) -> None:
+    lost = sharded(tmp_path, "accelerate", files=dcps.TOGETHER)
+    why = "random_states_1.pkl is missing, the state of one of 2 workers"
+    assert read(lost).components[GENERATORS] == ComponentUnreadable((why,))
+    folder = sharded(tmp_path, "transformers", files=dcps.TOGETHER)
+    assert defects(folder) == Counter([missing(GENERATORS), PublicationIncomplete(("rng_state is missing",))])
+    state = (folder / "rng_state.pth").read_bytes()
+    (folder / "rng_state.pth").unlink()
+    (folder / "rng_state_0.pth").write_bytes(state)
+    (folder / "rng_state_1.pth").write_bytes(state)
+    alone = ComponentForeign(GENERATORS, "it is the state of 2 workers, and one alone cannot go on from it")
+    assert defects(folder) == Counter([alone, PublicationUnobserved(IN_PLACE.whys)])
 
 
 @proven_by(planted(fsdp, "judge_optimizer", lambda found, reading: None))

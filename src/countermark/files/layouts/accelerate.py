@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.layouts.fsdp import take_pieces
+from countermark.files.layouts.fsdp import take_pieces, workers_of
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import generators_say, table_of, whole_number
 from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
@@ -160,7 +160,7 @@ def _generators(folder: Path, names: frozenset[str]) -> tuple[Parts, int]:
     if not ranks:
         parts.absent.append("random_states_0.pkl")
         return parts, 1
-    counts = take_ranks(parts, folder, "random_states_{}.pkl", ranks, 1, torch_state(_micro_batches))
+    counts = take_ranks(parts, folder, "random_states_{}.pkl", ranks, workers_of(names), torch_state(_micro_batches))
     if len(set(counts)) > 1:
         parts.whys.append(f"its processes had taken different numbers of micro batches: {', '.join(map(str, sorted(set(counts))))}")
     return parts, parts.workers

@@ -5,11 +5,12 @@ Rules kept here:
 1. ``pytorch_model_fsdp_N`` holds the weights and ``optimizer_N`` what steps them, each a folder of its own with its own ``.metadata``. A
    folder without it is one that its writer had not finished.
 2. Pieces are put together by whoever loads them, by any number of workers: they are the state of no worker in particular.
-3. The folder around is written in place. Its publication is incomplete where that of a folder in it is, and never more than unobserved.
+3. Who wrote a piece is in its name: as many workers as that have their random generators in the folder around.
+4. The folder around is written in place. Its publication is incomplete where that of a folder in it is, and never more than unobserved.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,12 @@ from countermark.run.checkpoint import Component, Incomplete
 
 _WEIGHTS: Final = re.compile(r"pytorch_model_fsdp_(0|[1-9][0-9]{0,3})", re.ASCII)
 _OPTIMIZER: Final = re.compile(r"optimizer_(0|[1-9][0-9]{0,3})", re.ASCII)
+_PIECE: Final = re.compile(rf"(?:{_WEIGHTS.pattern}|{_OPTIMIZER.pattern})/__([0-9]{{1,7}})_[0-9]+\.distcp", re.ASCII)
+
+
+def workers_of(names: Iterable[str]) -> int:
+    """How many workers left pieces, by the names of these; one where there are none."""
+    return max((int(found[3]) for name in names if (found := _PIECE.fullmatch(name))), default=0) + 1
 
 
 def take_pieces(folder: Path, entries: tuple[Entry, ...], reading: LayoutReading) -> dict[Component, Parts]:

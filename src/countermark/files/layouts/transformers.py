@@ -4,7 +4,7 @@ Rules kept here:
 
 1. ``training_args.bin`` is a pickle of live objects and belongs to no component: it is never parsed.
 2. Where several workers trained, each has its own state of the generators, and a name with a rank is there only then: of ranks 0 up to the
-   highest that is there, and of two at least, none may be missing. Nothing in the folder tells of ranks above that.
+   highest that is there, and of two at least, none may be missing. Of ranks above that only pieces of weights tell, where there are any.
 3. A folder is the trainer's where a file lies in it that only this trainer writes. One that holds weights and no state of anything, or
    nothing at all, was stopped before that: then it goes by its name.
 4. The trainer writes in place, so nothing that it leaves proves that it had finished. Its optimizer is in ``optimizer.pt``, gathered from
@@ -19,7 +19,7 @@ from typing import Final, final
 
 from countermark.files.documents import CONFIG_BYTES_MAX, as_list, parse_object
 from countermark.files.layouts.deepspeed_files import is_deepspeeds
-from countermark.files.layouts.fsdp import take_pieces
+from countermark.files.layouts.fsdp import take_pieces, workers_of
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import fact, generators_say, table_of, whole_number
 from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
@@ -69,7 +69,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
             Component.MODEL_WEIGHTS: pieces.get(Component.MODEL_WEIGHTS) or take_weights(folder, names, reading),
             Component.OPTIMIZER_STATE: _optimizer(folder, names, reading, pieces.get(Component.OPTIMIZER_STATE)),
             Component.SCHEDULER_STATE: _scheduler(folder, reading),
-            Component.RNG_STATE: take_generators(folder, names),
+            Component.RNG_STATE: take_generators(folder, names, workers_of(names)),
             Component.DATA_POSITION: take_trainer_state(folder, reading),
         }
     )
