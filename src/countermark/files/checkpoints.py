@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, final
 
 from countermark.files.digest_cache import DigestCache, measured_with
-from countermark.files.layouts import Kind, nested, numbered, read_layout, recognised
+from countermark.files.layouts import Kind, numbered, read_layout, recognised
 from countermark.files.layouts.published import MANIFEST, PublishedManifest, hold_manifest, read_manifest
 from countermark.files.reading import Entry, OpenFile, Progress, find_folder, is_link, list_folder, list_tree, open_file
 from countermark.lines.defects import sentence
@@ -49,27 +49,10 @@ def list_checkpoints(folder: Path) -> CheckpointListing | FileDefect:
     listed = list_folder(folder)
     if not isinstance(listed, tuple):
         return listed
-    checkpoints: list[tuple[int, str]] = []
-    others: list[str] = []
-    for entry in listed:
-        kind = _KINDS.get(entry.kind)
-        found = _nested(folder, entry) or (_numbered(entry.name, kind) if kind else ())
-        checkpoints.extend(found)
-        others.extend(() if found else (entry.name,))
-    return CheckpointListing(tuple(sorted(checkpoints)), tuple(others))
-
-
-def _numbered(name: str, kind: Kind) -> tuple[tuple[int, str], ...]:
-    found = numbered(name, kind)
-    return ((found.number, name),) if found is not None else ()
-
-
-def _nested(folder: Path, entry: Entry) -> tuple[tuple[int, str], ...]:
-    """The checkpoints one level down, where a layout puts them into folders of this name."""
-    read = nested(entry.name) if entry.kind == "a folder" else None
-    below = list_folder(folder / entry.name) if read else ()
-    names = [f"{entry.name}/{one.name}" for one in below if one.kind == "a folder"] if isinstance(below, tuple) else []
-    return tuple((found.number, name) for name in names if read and (found := read(name)) is not None)
+    found = {entry.name: numbered(entry.name, kind) for entry in listed if (kind := _KINDS.get(entry.kind))}
+    checkpoints = {name: said.number for name, said in found.items() if said is not None}
+    others = tuple(entry.name for entry in listed if entry.name not in checkpoints)
+    return CheckpointListing(tuple(sorted((number, name) for name, number in checkpoints.items())), others)
 
 
 def read_checkpoint(

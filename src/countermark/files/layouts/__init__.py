@@ -7,7 +7,6 @@ Rules kept here:
 3. A folder that none recognises still has its weights read, for what they are worth on their own.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +25,6 @@ __all__ = [
     "LayoutReading",
     "Naming",
     "Numbered",
-    "nested",
     "numbered",
     "read_layout",
     "recognised",
@@ -56,12 +54,6 @@ def numbered(name: str, kind: Kind, of: str = UNKNOWN_LAYOUT) -> Numbered | None
     own = tuple(naming for layout in LAYOUTS if layout.name == of for naming in layout.names)
     namings = (*own, PUBLISHED_NAMING, *(naming for layout in LAYOUTS if layout.kind == kind for naming in layout.names))
     return next((found for naming in namings if (found := naming.numbered(name)) is not None), None)
-
-
-def nested(folder: str) -> Callable[[str], Numbered | None] | None:
-    """How to read the names in a folder of this name, as ``folder/name``; None where no layout puts checkpoints into such a folder."""
-    namings = tuple(naming for layout in LAYOUTS if layout.kind == "a folder" for naming in layout.names if naming.holds(folder))
-    return (lambda name: next((found for naming in namings if (found := naming.numbered(name)) is not None), None)) if namings else None
 
 
 def recognised(path: Path, kind: Kind, entries: tuple[Entry, ...]) -> tuple[Layout, ...]:

@@ -63,8 +63,8 @@ class Numbered:
 @final
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A form of names: ``checkpoint-{step}``, ``epoch_{epoch}``, ``epoch_{epoch}/step_{step}``. The last field orders; ``{save}`` counts
-    the times that something was saved, which is neither a step nor an epoch."""
+    """A form of names: ``checkpoint-{step}``, ``epoch_{epoch}``, ``epoch={epoch}-step={step}.ckpt``. The last field orders; ``{save}``
+    counts the times that something was saved, which is neither a step nor an epoch."""
 
     text: str
 
@@ -76,11 +76,6 @@ class Naming:
             return None
         numbers = [int(group) for group in found.groups()]
         return Numbered(numbers[-1], dict(zip(fields, numbers, strict=True)).get("step"))
-
-    def holds(self, folder: str) -> bool:
-        """Whether checkpoints of this form lie one level down, in a folder of this name."""
-        outer, between, _ = self.text.partition("/")
-        return bool(between) and Naming(outer).numbered(folder) is not None
 
 
 @cache
