@@ -1,6 +1,7 @@
 """Folders of torch distributed checkpoints: a clean one of each kind, each break alone, breaks together, and hostile metadata."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from countermark.files.checkpoints import list_checkpoints, read_checkpoint
 from countermark.files.layouts import dcp, distributed
-from countermark.files.layouts.dcp_metadata import CHUNKS_WITHOUT_GRID_MAX, Metadata, read_metadata
+from countermark.files.layouts.dcp_metadata import CHUNKS_WITHOUT_GRID_MAX, DEPTH_MAX, Metadata, metadata_of, read_metadata
 from countermark.files.layouts.reading import Whys
+from countermark.files.pickles import Call, Name
 from countermark.files.reading import OpenFile, open_file
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
@@ -357,6 +359,42 @@ def test_chunks_in_no_grid_are_held_against_each_other(tmp_path: Path) -> None:
     many = [((row, 0), (1, 1 + row % 2)) for row in range(rows)] + [((row, 1 + row % 2), (1, 2 - row % 2)) for row in range(rows)]
     found = read_metadata_of(folder(tmp_path, "checkpoint-5", saved(), chunked((rows, 3), *many)))
     assert found == Whys((f"'{FIRST}': its {2 * rows} chunks lie in no grid",))
+
+
+def stub(of: str, **state: object) -> Call:
+    return Call(Name(of if " " in of else f"{OF} {of}"), (), state)
+
+
+def sizes(*numbers: int) -> Call:
+    return Call(Name("torch Size"), (numbers,))
+
+
+SHARED = 200_000
+MANY = 3_000
+
+
+@pytest.mark.parametrize("shared", ["chunks", "trail", "size", "name"])
+def test_what_is_named_again_and_again_is_not_walked_each_time(shared: str) -> None:
+    """A pickle takes two bytes to name a value once more: a list of many, named by many tensors."""
+    properties = Call(Name(f"{OF} TensorProperties"), (), (Name("torch float32"),))
+    chunk = stub("ChunkStorageMetadata", offsets=sizes(0), sizes=sizes(1))
+    chunks: list[object] = [chunk] * (SHARED if shared == "chunks" else 1)
+    whole = sizes(*[1] * SHARED) if shared == "size" else sizes(1)
+    tensor = stub("TensorStorageMetadata", properties=properties, size=whole, chunks=chunks)
+    names = [f"t{at}" + (".x" * SHARED if shared == "name" and not at else "") for at in range(MANY)]
+    trail = ("x",) * (SHARED if shared == "trail" else 1)
+    info = stub("torch.distributed.checkpoint.filesystem _StorageInfo", relative_path="__0_0.distcp", offset=0, length=1)
+    value = stub(
+        "Metadata",
+        state_dict_metadata=dict.fromkeys(names, tensor),
+        planner_data={} if shared == "name" else dict.fromkeys(names, trail),
+        storage_data={stub("MetadataIndex", fqn=name, offset=sizes(0)): info for name in names},
+    )
+    start = time.process_time()
+    found = metadata_of(value)
+    assert time.process_time() - start < 2
+    assert isinstance(found, Metadata) is (shared in {"trail", "name"})
+    assert not isinstance(found, Metadata) or all(len(path) <= DEPTH_MAX for path in found.paths.values())
 
 
 def test_every_reason_is_named_at_once(tmp_path: Path) -> None:

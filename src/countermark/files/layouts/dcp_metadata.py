@@ -5,7 +5,8 @@ Rules kept here:
 1. The file is a pickle. It is run on inert values, never unpickled, and names the classes of ``NAMES`` and nothing else.
 2. Bytes lie in a file of the folder: a name that leads anywhere else, or to anything but a ``.distcp``, is refused.
 3. The chunks of a tensor cover it once: no element twice, none left out. Each chunk, and each value that is no tensor, has bytes once.
-4. Every reason why it is not what it must be is named, as many as fit a page.
+4. A pickle names one value again and again at two bytes a time: what is walked for each name of it is bounded.
+5. Every reason why it is not what it must be is named, as many as fit a page.
 """
 
 from collections import Counter
@@ -27,6 +28,8 @@ DATA_SUFFIX: Final = ".distcp"
 WHYS_MAX: Final = 20
 #: A tensor of more chunks that lie in no grid is refused: holding each against each would take too long.
 CHUNKS_WITHOUT_GRID_MAX: Final = 128
+#: States are nested less deep than this.
+DEPTH_MAX: Final = 64
 _NUMBER_MAX: Final = 2**63
 
 _DTYPES: Final = MappingProxyType(
@@ -124,15 +127,17 @@ def metadata_of(value: object) -> Metadata | Whys:
     whys: list[str] = []
     tensors: dict[str, SavedTensor] = {}
     expected: dict[tuple[str, Extents | None], Extents | None] = {}
+    chunks_left = len(cast(dict[object, object], places))
     for key, entry in cast(dict[object, object], saved).items():
         if not isinstance(key, str) or not isinstance(entry, Call):
             whys.append("it lists something else than tensors and values by their names")
         elif entry.function.text == f"{_OF}BytesStorageMetadata":
             expected[key, None] = None
-        elif (tensor := _tensor(entry)) is None:
+        elif (tensor := _tensor(entry, chunks_left)) is None:
             whys.append(f"{shown(key)} is neither a tensor nor a value")
         else:
             tensors[key], chunks = tensor
+            chunks_left -= len(chunks)
             expected.update({(key, offsets): sizes for offsets, sizes in chunks})
             whys.extend(f"{shown(key)}: {why}" for why in _covers(tensors[key].shape, chunks))
     pieces = list(_pieces(cast(dict[object, object], places), expected, whys))
@@ -144,15 +149,15 @@ def metadata_of(value: object) -> Metadata | Whys:
     return Metadata(tensors, paths, tuple(sorted(pieces, key=lambda piece: (piece.file, piece.begin, piece.size))))
 
 
-def _tensor(entry: Call) -> tuple[SavedTensor, list[tuple[Extents, Extents]]] | None:
-    """A tensor and its chunks as offsets and sizes, None where it is something else."""
+def _tensor(entry: Call, chunks_max: int) -> tuple[SavedTensor, list[tuple[Extents, Extents]]] | None:
+    """A tensor and its chunks as offsets and sizes, None where it is something else, or has more of them than there are places."""
     state = _state(entry, f"{_OF}TensorStorageMetadata")
     shape, chunks = _size(state.get("size")), state.get("chunks")
     properties = state.get("properties")
     given = properties.state if isinstance(properties, Call) and properties.function.text == f"{_OF}TensorProperties" else None
     first = cast(tuple[object, ...], given)[0] if isinstance(given, tuple) and given else None
     dtype = _DTYPES.get(first.text) if isinstance(first, Name) else None
-    if shape is None or dtype is None or not isinstance(chunks, list):
+    if shape is None or dtype is None or not isinstance(chunks, list) or len(cast(list[object], chunks)) > chunks_max:
         return None
     found: list[tuple[Extents, Extents]] = []
     for chunk in cast(list[object], chunks):
@@ -226,11 +231,9 @@ def _pieces(
 def _path(planner: object, key: str) -> Trail | None:
     """Where a key stood in what was saved; a key that nothing is said of stands for its dots."""
     found: object = cast(dict[object, object], planner).get(key) if isinstance(planner, dict) else None
-    if found is None:
-        return tuple(key.split("."))
     steps = cast(tuple[object, ...], found) if isinstance(found, tuple) else ()
-    path = tuple(step for step in steps if isinstance(step, str | int))
-    return path if len(path) == len(steps) and path else tuple(key.split("."))
+    path = tuple(step for step in steps[:DEPTH_MAX] if isinstance(step, str | int))
+    return path if path and len(path) == len(steps) else tuple(key.split(".", DEPTH_MAX - 1))
 
 
 def _state(value: object, of: str) -> Mapping[str, object]:
@@ -245,8 +248,10 @@ def _size(value: object) -> Extents | None:
         return None
     given = value.arguments[0]
     numbers = cast(tuple[object, ...], given) if isinstance(given, tuple) else (None,)
+    if len(numbers) > DIMENSIONS_MAX:
+        return None
     found = tuple(number for number in numbers if isinstance(number, int) and _is_number(number))
-    return found if len(found) == len(numbers) <= DIMENSIONS_MAX else None
+    return found if len(found) == len(numbers) else None
 
 
 def _is_number(value: object) -> bool:

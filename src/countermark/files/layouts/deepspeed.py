@@ -55,6 +55,8 @@ GLOBALS: Final = frozenset(
 _POSITION: Final = ("global_samples", "data_sampler")
 #: Names under which Megatron's scripts keep the states of the generators there → the trainer's own.
 _GENERATORS: Final = {"random_rng_state": "python", "np_rng_state": "numpy", "torch_rng_state": "cpu"}
+#: A pickle names one list again and again: what a state lists is counted before it is written out.
+_ENTRIES_MAX: Final = 1_000_000
 _KEPT: Final = (*_GENERATORS, "cuda_rng_state", "rng_tracker_states")
 
 
@@ -225,9 +227,12 @@ def _portion(read: _Read, name: str, values: OpenValues, says: _ModelSays) -> No
         whys = generators_say({ours: state.get(theirs) for theirs, ours in _GENERATORS.items()})
         parts[Component.RNG_STATE].whys.extend(f"{name}: {why}" for why in whys)
         parts[Component.RNG_STATE].workers = says.data * says.model
-    for key in state:
-        if key not in (*_POSITION, *_KEPT, "lr_scheduler"):
-            values.put(parts[Component.MODEL_WEIGHTS], key, f"{name}: {key}")
+    rest = {key: value for key, value in state.items() if key not in (*_POSITION, *_KEPT, "lr_scheduler")}
+    whole = values.portions.portion(f"{name}: model_weights", rest)
+    if isinstance(whole, Whys):
+        parts[Component.MODEL_WEIGHTS].refuse(name, whole)
+    else:
+        parts[Component.MODEL_WEIGHTS].files.append(whole)
 
 
 def _judge_scheduler(read: _Read, scheduler: Mapping[str, object], source: str) -> None:
@@ -294,6 +299,8 @@ def _optimizer_says(file: TorchFile, opened: OpenFile) -> _OptimizerSays | Whys:
     if any(one is None or not 0 < one <= WORKERS_MAX for one in counts):
         return Whys(("its partition_count is no number of workers",))
     groups = as_list(base)
+    if groups is not None and sum(len(as_list(group) or [group]) for group in groups) > _ENTRIES_MAX:
+        return Whys(("its groups list more than any optimizer steps",))
     whole = table_of(base) if groups is None else _of_groups(groups, state.get("base_optimizer_state_step"))
     says = optimizer_says(whole, lambda at: scalar(opened, file, at), "optim_states.pt")
     if isinstance(says, Whys):

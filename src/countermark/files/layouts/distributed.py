@@ -11,7 +11,7 @@ Rules kept here:
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from countermark.files.documents import as_list
 from countermark.files.layouts.dcp import DcpReading, read_dcp
@@ -58,7 +58,7 @@ def judge_optimizer(found: DcpReading, reading: LayoutReading) -> None:
         return
     said: list[OptimizerSays] = []
     for word, state in _states(table, "param_groups"):
-        names, whole = _unflattened(state)
+        whole = _unflattened(state)
         says = optimizer_says(whole, lambda _: None, word)
         if isinstance(says, Whys):
             parts.refuse(word, says)
@@ -66,6 +66,7 @@ def judge_optimizer(found: DcpReading, reading: LayoutReading) -> None:
         said.append(says)
         parts.steps.extend(StepWitness(f"{word}: step", step) for step in says.steps)
         reading.facts.extend(says.facts)
+        names = [name for group in whole["param_groups"] for name in as_list(table_of(group).get("params")) or [] if isinstance(name, str)]
         if found.tensors and names:
             reading.model_shapes = tuple(
                 sorted((*(reading.model_shapes or ()), *(found.tensors[one].shape for one in names if one in found.tensors)))
@@ -85,30 +86,37 @@ def _states(table: Mapping[object, object], known_by: str) -> Iterator[tuple[str
             yield str(word), state
 
 
-def _unflattened(state: Mapping[object, object]) -> tuple[tuple[str, ...], Mapping[str, object]]:
-    """An optimizer's state as it is before names are flattened, and the names of the tensors that it steps, where it has any."""
-    kept: dict[object, dict[object, object]] = {}
+def _unflattened(state: Mapping[object, object]) -> dict[str, Any]:
+    """An optimizer's state as it is before names are flattened. Nothing in it is copied: what is saved as one value can name one table for
+    many."""
+    kept: dict[object, object] = {}
+    flat: dict[object, dict[object, object]] = {}
     groups: dict[object, dict[object, object]] = {}
+    listed: list[object] = []
     for key, value in state.items():
         if key == "state":
-            kept.update({name: dict(_table(entry)) for name, entry in _table(value).items()})
+            kept.update(_table(value))
         elif key == "param_groups":
-            listed = as_list(value)
-            tables = dict(enumerate(listed)) if listed is not None else _table(value)
-            groups.update({at: dict(_table(group)) for at, group in tables.items()})
+            listed = as_list(value) or [_whole_group(group) for group in _table(value).values()]
         elif isinstance(key, str) and "." in key:
             head, _, rest = key.partition(".")
             name, _, leaf = rest.rpartition(".")
             if head == "state" and name:
-                kept.setdefault(name, {})[leaf] = value
+                flat.setdefault(name, {})[leaf] = value
             elif head == "param_groups" and name:
                 groups.setdefault(name, {"params": [name]})[leaf] = value
-    for group in groups.values():
-        params = group.get("params", list(kept) if len(groups) == 1 else [])
-        # A list is taken apart into its numbered items where one of them is a table or a tensor.
-        group["params"] = params if isinstance(params, list) else list(_table(params).values())
-    names = tuple(name for group in groups.values() for name in as_list(group["params"]) or [] if isinstance(name, str))
-    return names, {"state": kept, "param_groups": list(groups.values())}
+    listed = [*listed, *groups.values()]
+    if len(listed) == 1 and "params" not in _table(listed[0]):
+        listed = [{**_table(listed[0]), "params": list(kept)}]
+    return {"state": kept | flat, "param_groups": listed}
+
+
+def _whole_group(group: object) -> Mapping[object, object]:
+    """A group of an optimizer; its list of tensors is saved item by item where one of these is a table or a tensor."""
+    table = _table(group)
+    params = table.get("params")
+    items = _table(params)
+    return {**table, "params": list(items.values())} if items else table
 
 
 def judge_scheduler(found: DcpReading, reading: LayoutReading) -> None:
