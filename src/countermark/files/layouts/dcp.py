@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast, final
 
-from countermark.files.digest_cache import hash_ranges
+from countermark.files.digest_cache import hash_parts
 from countermark.files.layouts.dcp_metadata import DATA_SUFFIX, METADATA, Metadata, Piece, SavedTensor, Trail, read_metadata
 from countermark.files.layouts.reading import IN_PLACE, Parts, take
 from countermark.files.pickles import Storage, TensorStub, TorchFile, read_torch_file, scalar
@@ -41,7 +41,11 @@ WORDS: Final[Mapping[str, Component]] = MappingProxyType(
         word: component
         for component, words in {
             Component.MODEL_WEIGHTS: ("model", "module", "model_state_dict"),
-            Component.OPTIMIZER_STATE: ("optimizer", "optim", "optimizers", "optimizer_state_dict"),
+            # Lightning numbers its optimizers.
+            Component.OPTIMIZER_STATE: (
+                *("optimizer", "optim", "optimizers", "optimizer_state_dict"),
+                *(f"optimizer_{at}" for at in range(8)),
+            ),
             Component.SCHEDULER_STATE: ("lr_scheduler", "scheduler", "lr_schedulers", "schedulers"),
             Component.RNG_STATE: ("rng", "rng_state", "rng_states", "random_state", "random_states"),
             Component.DATA_POSITION: (
@@ -141,7 +145,7 @@ class _FileOfPieces:
                 for parts in concerned:
                     parts.whys.append(f"{name}: {why}")
                 return
-            digests = hash_ranges(opened, tuple((piece.begin, piece.begin + piece.size) for piece in self.pieces))
+            digests = hash_parts(opened, tuple((piece.begin, piece.begin + piece.size) for piece in self.pieces))
             defect = digests if not isinstance(digests, tuple) else self.parsed(opened)
         if defect is not None:
             for parts in concerned:
