@@ -12,7 +12,7 @@ import pytest
 
 from countermark.files.archive import read_members
 from countermark.files.checkpoints import list_checkpoints, read_checkpoint
-from countermark.files.layouts import lightning, portions
+from countermark.files.layouts import distributed, lightning, portions
 from countermark.files.layouts.portions import Portions
 from countermark.files.layouts.reading import LayoutReading, Parts, Whys
 from countermark.files.reading import OpenFile, open_file
@@ -36,6 +36,7 @@ from countermark.run.checkpoint import (
 )
 from countermark.values import Refused, Sha256
 from tests.faults import planted, proven_by
+from tests.files.layouts import dcps
 from tests.files.layouts.lightnings import checkpoint, loops, optimizer, scheduler, values
 from tests.files.torchfiles import Global, Tensor, archive, pickled, torch_file, zeros
 from tests.recipe.examples import clean_manifest
@@ -414,3 +415,16 @@ def test_files_are_listed_by_their_steps(tmp_path: Path) -> None:
 def test_the_name_is_a_witness_and_another_name_takes_the_step_from_the_file(tmp_path: Path) -> None:
     assert defects(checkpoint(tmp_path, name="epoch=0-step=8.ckpt"))[ComponentStepMismatch(OPTIMIZER, 4)] == 1
     assert defects(checkpoint(tmp_path, name="last.ckpt")) == Counter()
+
+
+@proven_by(planted(distributed, "LIGHTNINGS", "another.pt"))
+def test_shards_are_read_and_what_lies_beside_them_is_said_not_to_be(tmp_path: Path) -> None:
+    kept = {word: {trail: value for trail, value in dcps.saved().items() if word in trail} for word in ("model", "optimizer")}
+    shards: dcps.Saved = {("model", *trail[2:]): value for trail, value in kept["model"].items()}
+    shards |= {("optimizer_0", *trail[2:]): value for trail, value in kept["optimizer"].items()}
+    folder = dcps.folder(tmp_path, "epoch=0-step=4.ckpt", shards)
+    (folder / "meta.pt").write_bytes(torch_file(values(state_dict=None, optimizer_states=None)))
+    readback = read_checkpoint(folder)
+    assert isinstance(readback, CheckpointReadback) and readback.layout == "torch-dcp"
+    assert [component for component, part in readback.components.items() if isinstance(part, ComponentRead)] == [WEIGHTS, OPTIMIZER]
+    assert len(readback.notes) == 1 and readback.notes[0].startswith("meta.pt holds what Lightning keeps beside its shards")

@@ -25,6 +25,12 @@ from countermark.run.checkpoint import Component, StepWitness
 _STEPS: Final = ("step", "global_step")
 _RANK: Final = re.compile(r"(?:[a-z_]*rank_?)?([0-9]{1,6})", re.ASCII)
 _TITANS: Final = Naming("step-{step}")
+#: What Lightning puts beside the shards of its weights and optimizers.
+LIGHTNINGS: Final = "meta.pt"
+_OF_LIGHTNING: Final = (
+    f"{LIGHTNINGS} holds what Lightning keeps beside its shards, its schedulers and its place in the data, and is not read: that is told "
+    "as missing, so that nothing goes on from here unless Lightning gathers it into one file"
+)
 #: Names of the generators' states in use → the trainer's own.
 _GENERATORS: Final = {
     "python": "python", "random": "python", "random_state": "python",
@@ -47,6 +53,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     judge_scheduler(found, reading)
     _judge_generators(found)
     _judge_position(found, reading)
+    reading.notes = tuple(_OF_LIGHTNING for entry in entries if entry.name == LIGHTNINGS)
     return reading.settle(found.parts)
 
 

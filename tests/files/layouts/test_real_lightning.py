@@ -1,0 +1,94 @@
+"""A file that Lightning itself wrote: every component but the random generators, which it does not keep, and they where a callback does."""
+
+import random
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as lightning
+import numpy
+import pytest
+import torch
+
+from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
+from countermark.run.checkpoint import (
+    AdmittedCheckpoint,
+    CheckpointReadback,
+    ComponentMissing,
+    ComponentRead,
+    DataPositionMismatch,
+    PublicationIncomplete,
+    admit_checkpoint,
+)
+from countermark.values import Refused
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER
+from tests.recipe.examples import clean_manifest
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Generators(lightning.Callback):  # type: ignore[misc]
+    """Keeps what Lightning does not."""
+
+    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+        checkpoint["rng_state"] = {"torch": torch.get_rng_state(), "numpy": numpy.random.get_state(), "python": random.getstate()}
+
+
+class Small(lightning.LightningModule):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(4, 3)
+
+    def training_step(self, batch: Any, at: int) -> Any:
+        return self.body(batch[0]).pow(2).mean()
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.0002, weight_decay=0.0)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 3), "interval": "step"},
+        }
+
+
+def trained(at: Path, *callbacks: Any, resume: Path | None = None) -> Path:
+    """The folder of a run of eight steps of two micro batches, saved at every fourth."""
+    rows = torch.utils.data.TensorDataset(torch.zeros(30, 4))
+    saving = lightning.callbacks.ModelCheckpoint(at, every_n_train_steps=4, save_top_k=-1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+        trainer = lightning.Trainer(max_steps=8, accumulate_grad_batches=2, callbacks=[saving, *callbacks], default_root_dir=at, **quiet)
+        trainer.fit(Small(), torch.utils.data.DataLoader(rows, batch_size=2), ckpt_path=resume, weights_only=False)
+    return at
+
+
+def read(path: Path) -> CheckpointReadback:
+    found = read_checkpoint(path)
+    assert isinstance(found, CheckpointReadback)
+    return found
+
+
+def test_what_lightning_writes_lacks_the_generators_and_nothing_else(tmp_path: Path) -> None:
+    folder = trained(tmp_path / "run")
+    listed = list_checkpoints(folder)
+    assert isinstance(listed, CheckpointListing) and [number for number, _ in listed.checkpoints] == [4, 8]
+    for step, name in listed.checkpoints:
+        answer = admit_checkpoint(read(folder / name), clean_manifest(weight_decay="0"), frozenset())
+        assert isinstance(answer, Refused)
+        # Eight steps are an epoch of fifteen micro batches, the last of which was stepped with alone.
+        assert Counter(answer.defects) == Counter([ComponentMissing(GENERATORS), PublicationIncomplete(("rng_state is missing",))]), step
+    parts = read(folder / "epoch=0-step=8.ckpt").components.items()
+    witnesses = {one: {w.step for w in part.steps} for one, part in parts if isinstance(part, ComponentRead)}
+    assert witnesses[OPTIMIZER] == witnesses[SCHEDULER] == witnesses[POSITION] == {8}
+
+
+def test_with_the_generators_kept_it_is_admitted_and_going_on_within_an_epoch_shows_what_was_taken_twice(tmp_path: Path) -> None:
+    folder = trained(tmp_path / "run", Generators())
+    first = folder / "epoch=0-step=4.ckpt"
+    manifest = clean_manifest(weight_decay="0")
+    assert isinstance(admit_checkpoint(read(first), manifest, frozenset()), AdmittedCheckpoint)
+    # Lightning goes on from the micro batch before the one that the fourth step ended with, and says nothing.
+    again = trained(tmp_path / "again", Generators(), resume=first) / first.name
+    answer = admit_checkpoint(read(again), manifest, frozenset())
+    assert isinstance(answer, Refused) and set(answer.defects) == {DataPositionMismatch(8, 9)}
