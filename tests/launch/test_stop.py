@@ -14,7 +14,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from countermark.files import locks, procfs
+from countermark.files import boots, locks, procfs
 from countermark.files.attempt_folder import ReceiptAbsent, ReceiptRead, read_process_receipt, read_terminal
 from countermark.files.locks import LockFree, probe_lock
 from countermark.launch import stopping
@@ -236,7 +236,7 @@ def test_a_trainer_of_another_place_is_not_looked_for_in_this_one(place: Place, 
 
 
 def another_boot_is_an_earlier_one() -> AbstractContextManager[object]:
-    return planted(stopping, "_of_another_boot", lambda folder: Stopped())()
+    return planted(stopping, "may_live_elsewhere", lambda folder, lock: None)()
 
 
 @proven_by(another_boot_is_an_earlier_one)
@@ -249,7 +249,7 @@ def test_another_machine_of_this_name_is_not_said_to_be_stopped(place: Place) ->
     for held in (False, True):
         assert not held or locks.take_lock(descriptor)
         for system in ("ext4", "nfs4"):
-            with planted(stopping, "file_system_of", lambda path: system)():  # noqa: B023
+            with planted(boots, "file_system_of", lambda path: system)():  # noqa: B023
                 said[system, held] = type(place.launcher().stop(NONCE, 0.1))
     os.close(descriptor)
     assert said == {("ext4", False): Stopped, ("nfs4", False): StopPending, ("ext4", True): StopPending, ("nfs4", True): StopPending}

@@ -22,17 +22,16 @@ from typing import Final, final
 from countermark.files import durable, locks, procfs
 from countermark.files.attempt_folder import (
     LOCK,
-    NETWORK_FILE_SYSTEMS,
     STOP,
     TERMINAL,
     ReceiptAbsent,
     ReceiptRead,
     ReceiptRefused,
-    file_system_of,
     present,
     read_process_receipt,
     read_start,
 )
+from countermark.files.boots import may_live_elsewhere
 from countermark.files.procfs import ProcessStat
 from countermark.wire.receipts import ProcessIdentity, StopReceipt, encode
 
@@ -89,20 +88,11 @@ def stop_attempt(folder: Path, grace_s: float) -> StopResult:
         return StopPending(f"the attempt is on {supervisor.host}: its supervisor reads the request there")
     try:
         if supervisor.boot_id != mine.boot_id:
-            return _of_another_boot(folder)
+            elsewhere = may_live_elsewhere(folder, locks.probe_lock(folder / LOCK))
+            return Stopped() if elsewhere is None else StopPending(elsewhere)
         return _carry_out(folder, supervisor, mine, grace_s, unrecorded)
     except OSError as error:
         return StopPending(f"the process table cannot be read: {error.strerror}")
-
-
-def _of_another_boot(folder: Path) -> StopResult:
-    """Nothing outlives the boot of its machine; a lock that is held, and a file system that several machines share, may be another one's of
-    the same name. Raises ``OSError``."""
-    if isinstance(locks.probe_lock(folder / LOCK), locks.LockHeld | locks.LockUnreadable):
-        return StopPending("its lock is held on another machine of this name")
-    if (system := file_system_of(folder)) in NETWORK_FILE_SYSTEMS:
-        return StopPending(f"it may live on another machine of this name that shares the {system} file system")
-    return Stopped()
 
 
 def _record(folder: Path, grace_s: float, mine: ProcessIdentity) -> str | None:

@@ -19,18 +19,17 @@ from typing import Literal, final
 from countermark.files import locks, procfs
 from countermark.files.attempt_folder import (
     LOCK,
-    NETWORK_FILE_SYSTEMS,
     PROCESS,
     START,
     ReceiptAbsent,
     ReceiptRead,
     ReceiptReading,
     ReceiptRefused,
-    file_system_of,
     read_process_receipt,
     read_start,
     read_terminal,
 )
+from countermark.files.boots import may_live_elsewhere
 from countermark.files.locks import LockAbsent, LockFree, LockHeld, LockReading, LockUnreadable
 from countermark.files.procfs import ProcessStat
 from countermark.wire.receipts import ProcessIdentity, ProcessReceipt, StartReceipt, TerminalReceipt
@@ -158,7 +157,8 @@ def _started(folder: Path, lock: LockReading, start: StartReceipt, process: Proc
     if named.boot_id != start.supervisor.boot_id:
         return ProcessRefused(f"{START} and {PROCESS} name two boots")
     if named.boot_id != here.boot_id:
-        return _of_another_boot(folder, lock, start, process)
+        elsewhere = may_live_elsewhere(folder, lock)
+        return Dead(start, process, "this host was booted again since") if elsewhere is None else ProcessRefused(elsewhere)
     match lock:
         case LockHeld():
             return Alive(start, process, "lock")
@@ -172,21 +172,6 @@ def _started(folder: Path, lock: LockReading, start: StartReceipt, process: Proc
         if namespace != here.pid_namespace:
             return ProcessRefused(f"the attempt is in pid namespace {namespace}, this observer in {here.pid_namespace}")
     return _by_table(start, process)
-
-
-def _of_another_boot(folder: Path, lock: LockReading, start: StartReceipt, process: ProcessReceipt | None) -> Dead | ProcessRefused:
-    """Nothing outlives the boot of its machine. That the machine is this one is known by its name alone, which others may bear as well: one
-    that holds the lock, or one behind a file system that several machines share."""
-    match lock:
-        case LockHeld():
-            return ProcessRefused(f"the lock is held although {START} is of another boot: the reads disagree")
-        case LockUnreadable(why):
-            return ProcessRefused(why)
-        case LockFree() | LockAbsent():
-            pass
-    if (system := file_system_of(folder)) in NETWORK_FILE_SYSTEMS:
-        return ProcessRefused(f"{START} is of another boot, and on a {system} file system perhaps of another machine of this name")
-    return Dead(start, process, "this host was booted again since")
 
 
 def _by_table(start: StartReceipt, process: ProcessReceipt | None) -> Alive | Settling | Dead:
