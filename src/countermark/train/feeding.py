@@ -15,6 +15,11 @@ from countermark.train.handed_out import Sequences
 from countermark.train.libraries import library
 
 
+def place_of(state: Mapping[str, int], length: int) -> int:
+    """The micro batch of an epoch that comes next, in an epoch of this length."""
+    return state["batch"] % length
+
+
 def loader_of(assignment: Assignment, dataset: Sequences, collator: Any) -> Any:
     """A ``torch.utils.data.DataLoader`` over a dataset that was handed out."""
     torch = library("torch")
@@ -50,7 +55,7 @@ def loader_of(assignment: Assignment, dataset: Sequences, collator: Any) -> Any:
 
         def load_state_dict(self, state: Mapping[str, int]) -> None:
             """Begin the next iterator there; at the end of an epoch, that is the beginning of the next one."""
-            self._skipped = state["batch"] % len(self)
+            self._skipped = place_of(state, len(self))
 
     return Loader(
         dataset,

@@ -8,6 +8,7 @@ Rules kept here:
 4. A resumed training goes on from the published checkpoint, which is only read.
 """
 
+import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Self, final
@@ -166,7 +167,11 @@ class Training:
         resume = self.assignment.resume
         if resume is not None:
             check_resumable(resume)
-        trainer.fit(module, train_dataloaders=loader, ckpt_path=None if resume is None else str(of_lightning.file_in(resume)))
+        try:
+            trainer.fit(module, train_dataloaders=loader, ckpt_path=None if resume is None else str(of_lightning.file_in(resume)))
+        except SystemExit as left:
+            # Told to end (SIGTERM), Lightning leaves as if all were done.
+            raise SystemExit(left.code or 128 + signal.SIGTERM) from left
         self.publish(of_lightning.adapted_in(module))
 
     def publish(self, model: Any) -> None:
