@@ -64,16 +64,17 @@ def filled(store: Store, requests: Sequence[str]) -> list[str]:
     """Open runs under these names, nothing claimed; their ids."""
     ids = [run_id_of(request) for request in requests]
     for chunk in _chunks(sorted(zip(ids, requests, strict=True))):
-        with _sql(store)._writing(chunk[0][0]) as connection:
-            _runs(connection, chunk)
-            connection.execute(insert(agenda), [{"run_id": run_id, "due_ms": _MADE_MS} for run_id, _ in chunk])
+        with _sql(store)._writing(chunk[0][0]) as held:
+            _runs(held.connection, chunk)
+            held.connection.execute(insert(agenda), [{"run_id": run_id, "due_ms": _MADE_MS} for run_id, _ in chunk])
     return ids
 
 
 def started(store: Store, requests: Sequence[str]) -> None:
     """Claim, intent and outcome for runs that ``filled`` made: each has a trainer at work."""
     for chunk in _chunks(list(requests)):
-        with _sql(store)._writing(run_id_of(chunk[0])) as connection:
+        with _sql(store)._writing(run_id_of(chunk[0])) as held:
+            connection = held.connection
             for request in chunk:
                 run_id, attempt = run_id_of(request), attempt_of(request)
                 ledger.append_claim(connection, run_id, ExecutionClaim(first_of(request), attempt, 1), _MADE_MS)
@@ -86,7 +87,8 @@ def closed(store: Store, requests: Sequence[str]) -> None:
     word = ledger.rows.to_json("ada")
     for chunk in _chunks(sorted((run_id_of(request), request) for request in requests)):
         ids = [run_id for run_id, _ in chunk]
-        with _sql(store)._writing(ids[0]) as connection:
+        with _sql(store)._writing(ids[0]) as held:
+            connection = held.connection
             _runs(connection, chunk)
             connection.execute(
                 insert(facts), [{"run_id": each, "version": 1, "kind": "cancellation", "recorded_ms": 2_000} for each in ids]

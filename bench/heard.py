@@ -5,7 +5,8 @@ Rules kept here:
 1. Every statement, value and commit of a call is heard in its order, whoever issued it, and whether its rows were fetched; so are the
    settings that a new connection is given.
 2. Said again, only the values that name the run, its attempt and its slot are another run's. They are put in before the clock runs.
-3. Nothing is said more cheaply than a driver can: by one cursor of one connection that is kept, without anything between.
+3. Nothing is said more cheaply than a driver can: by one cursor of one connection that is kept, without anything between; one after
+   another, also where the store asks several in one go.
 """
 
 import sqlite3
@@ -55,14 +56,15 @@ class Ear:
         self._all: list[tuple[object, Said]] = []
         self._from = 0
 
-    def hear(self, connection: object, text: str, given: Any = ()) -> None:
-        """A driver's connection is given a statement."""
+    def hear(self, connection: object, text: str, given: Any = ()) -> int:
+        """A driver's connection is given a statement; gives its number."""
         self._all.append((connection, (text, given, False)))
+        return len(self._all) - 1
 
-    def fetched(self) -> None:
-        """The rows of the last statement are fetched."""
-        connection, (text, given, _) = self._all[-1]
-        self._all[-1] = (connection, (text, given, True))
+    def fetched(self, number: int) -> None:
+        """The rows of a statement are fetched, which need not be the last one: several may be asked in one go."""
+        connection, (text, given, _) = self._all[number]
+        self._all[number] = (connection, (text, given, True))
 
     def begin(self) -> None:
         """What comes now is the call."""
@@ -87,12 +89,12 @@ def hearing() -> Generator[Ear, None, None]:
 
     class Cursor(sqlite3.Cursor):
         def execute(self, text: str, given: Any = (), /) -> "Cursor":
-            ear.hear(self.connection, text, given)
+            self.heard = ear.hear(self.connection, text, given)
             super().execute(text, given)
             return self
 
         def fetchall(self) -> list[Any]:
-            ear.fetched()
+            ear.fetched(self.heard)
             return super().fetchall()
 
     class Connected(sqlite3.Connection):
@@ -109,12 +111,12 @@ def hearing() -> Generator[Ear, None, None]:
 
     class PostgresCursor(psycopg.Cursor[Any]):
         def execute(self, query: Any, params: Any = None, **more: Any) -> "PostgresCursor":
-            ear.hear(self.connection, query, params)
+            self.heard = ear.hear(self.connection, query, params)
             super().execute(query, params, **more)
             return self
 
         def fetchall(self) -> list[Any]:
-            ear.fetched()
+            ear.fetched(self.heard)
             return super().fetchall()
 
     class PostgresConnected(psycopg.Connection[Any]):

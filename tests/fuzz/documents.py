@@ -66,7 +66,7 @@ def index(data: bytes) -> bool:
     with whole:
         listed = json.loads(data)["weight_map"]
         assert {name: one.file.name for name, one in whole.tensors.items()} == listed
-        assert listed.keys() == held
+        assert listed.keys() <= held
     return True
 
 

@@ -135,6 +135,6 @@ def test_after_a_hint_the_same_connection_waits_for_the_disk_again(tmp_path: Pat
         with suppress(ZeroDivisionError), store._planning() as connection:
             levels.append(level(connection))
             assert not (broken_off and 1 / 0)
-        with store._writing(RUN) as connection:
-            levels.append(level(connection))
+        with store._writing(RUN) as held:
+            levels.append(level(held.connection))
     assert levels == ["NORMAL", "FULL"]

@@ -146,8 +146,8 @@ def test_every_other_setting_of_it_is_on_the_server_s_disk(settled: Cluster, set
 def test_a_stricter_level_that_a_database_prefers_changes_nothing(settled: Cluster) -> None:
     settled.sql("ALTER DATABASE d SET default_transaction_isolation = 'serializable'")
     with PostgresStore.open(settled.url("d"), create=False) as store:
-        with store._writing("nobody") as connection:
-            assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
+        with store._writing("nobody") as held:
+            assert held.connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
         with store._reading() as connection:
             assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "repeatable read"
             assert connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "on"
