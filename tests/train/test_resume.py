@@ -84,7 +84,7 @@ def test_a_published_checkpoint_is_only_read(tiny: Tiny) -> None:
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in place.iterdir()} == before
 
 
-@proven_by(planted(training, "check_resumable", lambda path: None))
+@proven_by(planted(training, "checkpoint_to_go_on_from", lambda assignment: assignment.resume))
 def test_a_checkpoint_with_parts_missing_is_not_resumed(tiny: Tiny, tmp_path: Path) -> None:
     import shutil
 

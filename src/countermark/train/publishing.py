@@ -91,11 +91,15 @@ def publish_adapter(assignment: Assignment, model: Any) -> Path:
     return published
 
 
-def check_resumable(path: Path) -> None:
-    """A last look before a trainer loads a checkpoint, because it goes on without what is missing and says nothing. Raises
-    ``CannotTrain`` naming every component that is not whole."""
+def checkpoint_to_go_on_from(assignment: Assignment) -> Path | None:
+    """The admitted checkpoint, None where training begins at step 0. It is looked at once more, because a trainer goes on without what is
+    missing and says nothing. Raises ``CannotTrain`` naming every component that is not whole."""
+    path = assignment.resume
+    if path is None:
+        return None
     found = read_checkpoint(path)
     if isinstance(found, CheckpointNotThere):
         raise CannotTrain(f"{path}: {found.why}. A training goes on from a checkpoint that is there.")
     if defects := component_defects(found):
         raise refusal(f"{path}: the trainer would go on without and end with other weights", defects)
+    return path

@@ -22,7 +22,7 @@ from countermark.train.integrations import of_accelerate, of_lightning
 from countermark.train.integrations.of_transformers import Followed, NothingLeft, callback_of
 from countermark.train.libraries import library
 from countermark.train.objects import padding_of, tokenize_with
-from countermark.train.publishing import check_resumable, publish_adapter
+from countermark.train.publishing import checkpoint_to_go_on_from, publish_adapter
 from countermark.train.recorder import Recorder
 from countermark.train.sequences import Preparation, Row, prepare
 from countermark.train.sources import base_as_pinned, rows_as_pinned, tokenizer_as_pinned
@@ -149,9 +149,7 @@ class Training:
         self._followed.trainer = trainer
         if self.callback() not in trainer.callback_handler.callbacks:
             trainer.add_callback(self.callback())
-        resume = self.assignment.resume
-        if resume is not None:
-            check_resumable(resume)
+        resume = checkpoint_to_go_on_from(self.assignment)
         with suppress(NothingLeft):
             trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
         self.publish(trainer.model)
@@ -164,9 +162,7 @@ class Training:
         callback = self.lightning_callback(tokenizer, of_lightning.package_of(trainer))
         if callback not in trainer.callbacks:
             trainer.callbacks.append(callback)
-        resume = self.assignment.resume
-        if resume is not None:
-            check_resumable(resume)
+        resume = checkpoint_to_go_on_from(self.assignment)
         try:
             trainer.fit(module, train_dataloaders=loader, ckpt_path=None if resume is None else str(of_lightning.file_in(resume)))
         except SystemExit as left:

@@ -23,7 +23,7 @@ from countermark.train.failures import CannotTrain
 from countermark.train.integrations.of_transformers import out_of_accelerate
 from countermark.train.integrations.watching import StepWatch
 from countermark.train.libraries import library
-from countermark.train.publishing import check_resumable
+from countermark.train.publishing import checkpoint_to_go_on_from
 from countermark.train.recorder import Recorder, calling
 from countermark.train.sequences import Preparation
 
@@ -148,9 +148,8 @@ class Loop:
     def begins(self) -> None:
         """Before the first step: go on from the admitted checkpoint where there is one, then say what is trained."""
         self.accelerator.register_for_checkpointing(self.place)
-        resume = self._recorder.assignment.resume
+        resume = checkpoint_to_go_on_from(self._recorder.assignment)
         if resume is not None:
-            check_resumable(resume)
             self.accelerator.load_state(str(resume))
             self._drawn = generators.states()
         self._watch.attach(self.model)
