@@ -239,19 +239,8 @@ def _chosen(files: list[tuple[bytes, bytes]], at: int) -> tuple[bytes, bytes]:
     return files[at]
 
 
-def _checks() -> Iterator[int]:
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-        yield value
-
-
-_CHECKS: Final = tuple(_checks())
-
-
 def crc32c(content: bytes) -> int:
     """The Castagnoli checksum of some bytes."""
-    check = 0xFFFFFFFF
-    for byte in content:
-        check = check >> 8 ^ _CHECKS[(check ^ byte) & 255]
-    return check ^ 0xFFFFFFFF
+    from google_crc32c import Checksum
+
+    return int.from_bytes(Checksum(content).digest(), "big")
