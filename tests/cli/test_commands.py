@@ -337,6 +337,8 @@ def test_hostile_names_reach_no_terminal_raw(here: Path, call: Caller) -> None:
         ("weights", "root", "model.safetensors"),
         ("weights", "root", str(folder)),
         ("checkpoint", "inspect", str(folder)),
+        ("checkpoint", "prune", str(folder), "--keep", "1"),
+        ("checkpoint", "prune", str(here), "--keep", "1"),
         ("manifest", "diff", "plain.toml", HOSTILE),
         ("run", "plain.toml", "--request", HOSTILE, "--", "true"),
         ("run", "plain.toml", "--", "sh", "-c", "true", HOSTILE),
@@ -352,6 +354,14 @@ def test_publishing_asks_whose_checkpoint_it_is(here: Path, call: Caller) -> Non
     (here / "checkpoint-4").mkdir()
     called = call("checkpoint", "publish", "checkpoint-4", "--json")
     assert (called.code, called.codes()) == (1, ["AttemptUnnamed"])
+
+
+def test_pruning_asks_for_a_folder_of_checkpoints(here: Path, call: Caller) -> None:
+    absent = call("checkpoint", "prune", "nowhere", "--keep", "1", "--json")
+    assert (absent.code, absent.codes()) == (2, ["WrongUsage"])
+    (here / "kept").mkdir()
+    empty = call("checkpoint", "prune", "kept", "--keep", "1", "--json")
+    assert (empty.code, empty.document()["checkpoints"]) == (0, [])
 
 
 def test_every_command_of_the_roster_is_called_here() -> None:

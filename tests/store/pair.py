@@ -54,7 +54,7 @@ class Kind:
     examples: int
 
 
-MACHINES: Final = {"postgresql": Kind(_postgresql, True, 16), "sqlite": Kind(_sqlite, False, 16)}
+MACHINES: Final = {"postgresql": Kind(_postgresql, True, 24), "sqlite": Kind(_sqlite, False, 16)}
 
 
 @final

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as lightning
 import numpy
 import pytest
 import torch
@@ -25,41 +24,55 @@ from countermark.values import Refused
 from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER
 from tests.recipe.examples import clean_manifest
 
+#: Lightning is loaded within the tests: it sets a variable of the environment as soon as it is.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class Generators(lightning.Callback):  # type: ignore[misc]
-    """Keeps what Lightning does not."""
+def keeps_generators() -> Any:
+    """A callback that keeps what Lightning does not."""
+    from lightning.pytorch import Callback
 
-    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
-        checkpoint["rng_state"] = {"torch": torch.get_rng_state(), "numpy": numpy.random.get_state(), "python": random.getstate()}
+    class Generators(Callback):  # type: ignore[misc]
+        def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+            checkpoint["rng_state"] = {"torch": torch.get_rng_state(), "numpy": numpy.random.get_state(), "python": random.getstate()}
+
+    return Generators()
 
 
-class Small(lightning.LightningModule):  # type: ignore[misc]
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = torch.nn.Linear(4, 3)
+def small() -> Any:
+    """A module of one layer."""
+    from lightning.pytorch import LightningModule
 
-    def training_step(self, batch: Any, at: int) -> Any:
-        return self.body(batch[0]).pow(2).mean()
+    class Small(LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Linear(4, 3)
 
-    def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.AdamW(self.parameters(), lr=0.0002, weight_decay=0.0)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 3), "interval": "step"},
-        }
+        def training_step(self, batch: Any, at: int) -> Any:
+            return self.body(batch[0]).pow(2).mean()
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.AdamW(self.parameters(), lr=0.0002, weight_decay=0.0)
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 3), "interval": "step"},
+            }
+
+    return Small()
 
 
 def trained(at: Path, *callbacks: Any, resume: Path | None = None) -> Path:
     """The folder of a run of eight steps of two micro batches, saved at every fourth."""
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
     rows = torch.utils.data.TensorDataset(torch.zeros(30, 4))
-    saving = lightning.callbacks.ModelCheckpoint(at, every_n_train_steps=4, save_top_k=-1)
+    saving = ModelCheckpoint(at, every_n_train_steps=4, save_top_k=-1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-        trainer = lightning.Trainer(max_steps=8, accumulate_grad_batches=2, callbacks=[saving, *callbacks], default_root_dir=at, **quiet)
-        trainer.fit(Small(), torch.utils.data.DataLoader(rows, batch_size=2), ckpt_path=resume, weights_only=False)
+        trainer = Trainer(max_steps=8, accumulate_grad_batches=2, callbacks=[saving, *callbacks], default_root_dir=at, **quiet)
+        trainer.fit(small(), torch.utils.data.DataLoader(rows, batch_size=2), ckpt_path=resume, weights_only=False)
     return at
 
 
@@ -84,11 +97,11 @@ def test_what_lightning_writes_lacks_the_generators_and_nothing_else(tmp_path: P
 
 
 def test_with_the_generators_kept_it_is_admitted_and_going_on_within_an_epoch_shows_what_was_taken_twice(tmp_path: Path) -> None:
-    folder = trained(tmp_path / "run", Generators())
+    folder = trained(tmp_path / "run", keeps_generators())
     first = folder / "epoch=0-step=4.ckpt"
     manifest = clean_manifest(weight_decay="0")
     assert isinstance(admit_checkpoint(read(first), manifest, frozenset()), AdmittedCheckpoint)
     # Lightning goes on from the micro batch before the one that the fourth step ended with, and says nothing.
-    again = trained(tmp_path / "again", Generators(), resume=first) / first.name
+    again = trained(tmp_path / "again", keeps_generators(), resume=first) / first.name
     answer = admit_checkpoint(read(again), manifest, frozenset())
     assert isinstance(answer, Refused) and set(answer.defects) == {DataPositionMismatch(8, 9)}
