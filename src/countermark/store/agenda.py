@@ -11,27 +11,23 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, LargeBinary, Text, bindparam, cast, delete, exists, func, insert, literal, select, update
 
-from countermark.store.ledger import fetch, is_recorded, version_of
+from countermark.store.ledger import fetch, version_of
 from countermark.store.rows import int_of, is_askable, text_of
-from countermark.store.schema import agenda
+from countermark.store.schema import agenda, runs
 from countermark.store.statements import Statement
 
-_HAS: Final = select(1).where(agenda.c.run_id == bindparam("run_id"))
-_ENTRY: Final = Statement(_HAS)
-_GIVEN: Final = select(*(bindparam(column.name, type_=column.type) for column in agenda.columns))
-_PUT: Final = Statement(insert(agenda).from_select([*agenda.columns.keys()], _GIVEN.where(~exists(_HAS))))
+_ABSENT: Final = select(runs.c.run_id, bindparam("due_ms", type_=agenda.c.due_ms.type)).where(
+    runs.c.run_id == bindparam("asked"), ~exists(select(1).where(agenda.c.run_id == runs.c.run_id))
+)
+_PUT: Final = Statement(insert(agenda).from_select(["run_id", "due_ms"], _ABSENT))
 _SET: Final = Statement(update(agenda).where(agenda.c.run_id == bindparam("run")).values(due_ms=bindparam("until_ms")))
 _TAKE_OUT: Final = Statement(delete(agenda).where(agenda.c.run_id == bindparam("run_id")))
 _NEXT: Final = Statement(select(func.min(agenda.c.due_ms).label("due_ms")))
 
 
-def _has(connection: Connection, run_id: str) -> bool:
-    return bool(_ENTRY.rows(connection, run_id=run_id))
-
-
 def put(connection: Connection, run_id: str, due_ms: int) -> None:
-    """Have the run on the agenda; an entry that is there keeps its time. The caller holds the run."""
-    _PUT.run(connection, run_id=run_id, due_ms=due_ms)
+    """Have the run on the agenda, if it is recorded; an entry that is there keeps its time. The caller holds the run."""
+    _PUT.run(connection, asked=run_id, due_ms=due_ms)
 
 
 def hurry(connection: Connection, run_id: str, due_ms: int) -> None:
@@ -75,5 +71,5 @@ def follow(connection: Connection, run_id: str, closed: bool, version: int) -> N
     """
     if closed and version_of(connection, run_id) == version:
         _TAKE_OUT.run(connection, run_id=run_id)
-    elif not _has(connection, run_id) and is_recorded(connection, run_id):
+    else:
         put(connection, run_id, 0)

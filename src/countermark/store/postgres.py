@@ -337,7 +337,7 @@ class PostgresStore(SqlStore):
             raise StoreError(CommitNotDurable(self.location, ("synchronous_commit=off",)))
 
     def _hold(self, connection: Connection, run_id: str, *more: Statement) -> list[tuple[Row, ...]]:
-        """Exclude every other writer of the run until the transaction ends. Gives the run's row, if it is recorded, and what ``more`` give:
+        """Exclude every other writer of the run until the transaction ends. Gives a row if the run is recorded, and what ``more`` give:
         asked in one go and answered after it, since a statement sees what stands when it is its turn."""
         held: list[tuple[Row, ...]] = [()] * (1 + len(more))
         if rows.is_askable(run_id):
