@@ -19,14 +19,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, final
 
-from countermark.files.documents import CONFIG_BYTES_MAX, as_object, parse_object
+from countermark.files.documents import as_object
 from countermark.files.layouts.arrays import Arrays, Leaf, leaves
-from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take
+from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, document, take
 from countermark.files.layouts.states import whole_number
-from countermark.files.reading import Entry, OpenFile, read_whole
+from countermark.files.reading import Entry, read_whole
 from countermark.run.checkpoint import Atomic, Component, Incomplete, Publication, StepWitness, Unobserved
-from countermark.values import Unreadable, shown
-from countermark.weights.refusals import FileDefect
+from countermark.values import shown
 
 METADATA: Final = "_CHECKPOINT_METADATA"
 TREE: Final = "_METADATA"
@@ -85,17 +84,9 @@ class _Folder:
     def document(self, name: str) -> dict[str, object] | None:
         """A document that belongs to no component alone: what is wrong with it speaks against the whole."""
         unread = Parts()
-        found = take(unread, self.path, name, _document)
+        found = take(unread, self.path, name, document)
         self.whys.extend((*unread.whys, *(f"{one} is not there" for one in unread.absent)))
         return found
-
-
-def _document(opened: OpenFile) -> dict[str, object] | Whys | FileDefect:
-    content = read_whole(opened, CONFIG_BYTES_MAX)
-    if not isinstance(content, bytes):
-        return content
-    found = parse_object(content)
-    return Whys((found.why,)) if isinstance(found, Unreadable) else found
 
 
 def _recognises(path: Path, entries: tuple[Entry, ...]) -> bool:
@@ -144,9 +135,9 @@ def _read_document(folder: _Folder, name: str, component: Component) -> None:
     """A file of an item that is no tree: a document where it is named like one."""
     parts, last = folder.of(component), name.rpartition("/")[2]
     is_document = last == "metadata" or last.endswith(".json")
-    document = as_object(take(parts, folder.path, name, _document if is_document else lambda opened: Whole())) or {}
-    for key in sorted(_STEPS & document.keys()):
-        step = whole_number(document[key])
+    said = as_object(take(parts, folder.path, name, document if is_document else lambda opened: Whole())) or {}
+    for key in sorted(_STEPS & said.keys()):
+        step = whole_number(said[key])
         if step is not None:
             parts.steps.append(StepWitness(f"{name}: {key}", step))
     of_processes = _OF_PROCESSES.fullmatch(last)
@@ -158,10 +149,10 @@ def _read_document(folder: _Folder, name: str, component: Component) -> None:
 
 def _read_tree(folder: _Folder, below: str, of_item: Component | None) -> set[Component]:
     """The arrays of one tree; the components that they belong to are returned."""
-    document = folder.document(f"{below}{TREE}")
-    listed = [leaf for leaf in leaves(document or {}) if leaf.kind in _ARRAYS and leaf.path]
+    tree = folder.document(f"{below}{TREE}")
+    listed = [leaf for leaf in leaves(tree or {}) if leaf.kind in _ARRAYS and leaf.path]
     components = {leaf: of_item or _component_of(leaf, listed) for leaf in listed}
-    arrays = Arrays.of(folder.path, below, folder.entries, document) if document is not None else Whys(("its tree cannot be read",))
+    arrays = Arrays.of(folder.path, below, folder.entries, tree) if tree is not None else Whys(("its tree cannot be read",))
     if not listed and not of_item:
         folder.whys.append(f"{below}{TREE} lists no array")
     if not isinstance(arrays, Arrays):

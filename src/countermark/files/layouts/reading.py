@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar, final
 
 from countermark.files.digest_cache import hash_whole
+from countermark.files.documents import CONFIG_BYTES_MAX, parse_object
 from countermark.files.pickles import TorchFile, read_torch_file
-from countermark.files.reading import Entry, OpenFile, ShortRead, open_below
+from countermark.files.reading import Entry, OpenFile, ShortRead, open_below, read_whole
 from countermark.lines.defects import sentence
 from countermark.run.checkpoint import (
     COMPONENTS,
@@ -34,7 +35,7 @@ from countermark.run.checkpoint import (
     StepWitness,
     Unobserved,
 )
-from countermark.values import Sha256
+from countermark.values import Sha256, Unreadable
 from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, PickleUnreadable
 
 T = TypeVar("T")
@@ -220,6 +221,15 @@ def take(parts: Parts, folder: Path, name: str, parse: Callable[[OpenFile], T | 
     assert isinstance(digest, Sha256), "a file without a digest was not parsed"
     parts.files.append(FileReading(name, digest, opened.size))
     return parsed
+
+
+def document(opened: OpenFile, bytes_max: int = CONFIG_BYTES_MAX) -> dict[str, object] | Whys | FileDefect:
+    """A parser for ``take``: a JSON document, which is an object."""
+    content = read_whole(opened, bytes_max)
+    if not isinstance(content, bytes):
+        return content
+    found = parse_object(content)
+    return Whys((found.why,)) if isinstance(found, Unreadable) else found
 
 
 def torch_state(

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.documents import CONFIG_BYTES_MAX, as_list, parse_object
+from countermark.files.documents import as_list
 from countermark.files.layouts.deepspeed_files import is_deepspeeds
 from countermark.files.layouts.fsdp import take_pieces, workers_of
-from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
+from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, document, take, torch_state
 from countermark.files.layouts.states import fact, generators_say, table_of, whole_number
 from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
 from countermark.files.layouts.weights import is_adapter, take_weights
 from countermark.files.pickles import TorchFile
-from countermark.files.reading import Entry, OpenFile, read_whole
+from countermark.files.reading import Entry, OpenFile
 from countermark.run.checkpoint import ArtifactFact, Component, StepWitness
-from countermark.values import Unreadable, shown
+from countermark.values import shown
 from countermark.weights.refusals import FileDefect
 
 OPTIMIZER: Final = "optimizer.pt"
@@ -127,11 +127,8 @@ def take_trainer_state(folder: Path, reading: LayoutReading) -> Parts:
 
 
 def _says(opened: OpenFile) -> "TrainerSays | Whys | FileDefect":
-    content = read_whole(opened, CONFIG_BYTES_MAX)
-    if not isinstance(content, bytes):
-        return content
-    document = parse_object(content)
-    return Whys((document.why,)) if isinstance(document, Unreadable) else trainer_says(document)
+    found = document(opened)
+    return trainer_says(found) if isinstance(found, dict) else found
 
 
 @final
@@ -145,28 +142,28 @@ class TrainerSays:
     notes: tuple[str, ...]
 
 
-def trainer_says(document: Mapping[str, object]) -> TrainerSays | Whys:
+def trainer_says(state: Mapping[str, object]) -> TrainerSays | Whys:
     """What ``trainer_state.json`` says."""
-    step = whole_number(document.get("global_step"))
-    epoch = document.get("epoch")
+    step = whole_number(state.get("global_step"))
+    epoch = state.get("epoch")
     whys = [] if step is not None else ["it has no global_step"]
     if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | float)):
         whys.append("its epoch is no number")
-    logged = [entry for one in as_list(document.get("log_history")) or [] if (entry := whole_number(table_of(one).get("step"))) is not None]
+    logged = [entry for one in as_list(state.get("log_history")) or [] if (entry := whole_number(table_of(one).get("step"))) is not None]
     if step is not None and logged and max(logged) > step:
         whys.append(f"its log goes on to step {max(logged)}, after its global_step of {step}")
     if whys or step is None:
         return Whys(tuple(whys))
     facts: list[ArtifactFact] = []
-    if document.get("train_batch_size") is not None:
-        facts.append(fact("micro_batch", document["train_batch_size"], "trainer_state.json: train_batch_size"))
-    if document.get("max_steps") is not None:
-        facts.append(fact("total_steps", document["max_steps"], "trainer_state.json: max_steps"))
-    return TrainerSays(step, float(epoch) if isinstance(epoch, int | float) else None, tuple(facts), tuple(_notes(document)))
+    if state.get("train_batch_size") is not None:
+        facts.append(fact("micro_batch", state["train_batch_size"], "trainer_state.json: train_batch_size"))
+    if state.get("max_steps") is not None:
+        facts.append(fact("total_steps", state["max_steps"], "trainer_state.json: max_steps"))
+    return TrainerSays(step, float(epoch) if isinstance(epoch, int | float) else None, tuple(facts), tuple(_notes(state)))
 
 
-def _notes(document: Mapping[str, object]) -> Iterable[str]:
-    best = document.get("best_model_checkpoint")
+def _notes(state: Mapping[str, object]) -> Iterable[str]:
+    best = state.get("best_model_checkpoint")
     if isinstance(best, str) and best and not _exists(best):
         yield f"trainer_state.json names {shown(best)} as the best checkpoint, which is not there; a trainer may stop at the end for that"
 

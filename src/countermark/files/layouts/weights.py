@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from countermark.files.adapter import ADAPTER_CONFIG, AdapterConfig, parse_adapter
-from countermark.files.documents import CONFIG_BYTES_MAX, parse_object, told
-from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, take, torch_state
+from countermark.files.documents import CONFIG_BYTES_MAX, told
+from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, document, take, torch_state
 from countermark.files.layouts.states import fact, table_of
 from countermark.files.model_folder import (
     INDEX_BYTES_MAX,
@@ -109,11 +109,8 @@ def _pickled_shards(folder: Path, index: str, names: frozenset[str], parts: Part
 
 
 def _weight_map(index: str, opened: OpenFile) -> Mapping[str, str] | Whys | FileDefect:
-    content = read_whole(opened, INDEX_BYTES_MAX)
-    if not isinstance(content, bytes):
-        return content
-    document = parse_object(content)
-    found = DocumentUnreadable(index, document.why) if isinstance(document, Unreadable) else weight_map_of(index, document)
+    listed = document(opened, INDEX_BYTES_MAX)
+    found = weight_map_of(index, listed) if isinstance(listed, dict) else listed
     return Whys((found.why,)) if isinstance(found, DocumentUnreadable) else found
 
 
