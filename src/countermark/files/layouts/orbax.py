@@ -13,6 +13,7 @@ Rules kept here:
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +152,8 @@ def _read_tree(folder: _Folder, below: str, of_item: Component | None) -> set[Co
     """The arrays of one tree; the components that they belong to are returned."""
     tree = folder.document(f"{below}{TREE}")
     listed = [leaf for leaf in leaves(tree or {}) if leaf.kind in _ARRAYS and leaf.path]
-    components = {leaf: of_item or _component_of(leaf, listed) for leaf in listed}
+    alone = _alone(listed)
+    components = {leaf: of_item or _component_of(leaf, alone) for leaf in listed}
     arrays = Arrays.of(folder.path, below, folder.entries, tree) if tree is not None else Whys(("its tree cannot be read",))
     if not listed and not of_item:
         folder.whys.append(f"{below}{TREE} lists no array")
@@ -169,13 +171,19 @@ def _read_tree(folder: _Folder, below: str, of_item: Component | None) -> set[Co
     return set(components.values())
 
 
-def _component_of(leaf: Leaf, beside: list[Leaf]) -> Component:
+def _alone(listed: list[Leaf]) -> frozenset[tuple[str, ...]]:
+    """The names under which a count is the only leaf."""
+    holders = {leaf.path[:-1] for leaf in listed if leaf.path[-1] == "count"}
+    sizes = {len(holder) for holder in holders}
+    below = Counter(names for leaf in listed for size in sizes if size <= len(leaf.path) and (names := leaf.path[:size]) in holders)
+    return frozenset(names for names, leaves_below in below.items() if leaves_below == 1)
+
+
+def _component_of(leaf: Leaf, alone: frozenset[tuple[str, ...]]) -> Component:
     words = [word for word in leaf.path if word not in _AROUND]
     found = WORDS.get(words[0], Component.MODEL_WEIGHTS) if words else Component.MODEL_WEIGHTS
-    bare = found is Component.OPTIMIZER_STATE and leaf.path[-1] == "count"
-    if bare and sum(1 for other in beside if other.path[: len(leaf.path) - 1] == leaf.path[:-1]) == 1:
-        return Component.SCHEDULER_STATE
-    return found
+    bare = leaf.path[-1] == "count" and leaf.path[:-1] in alone
+    return Component.SCHEDULER_STATE if bare and found is Component.OPTIMIZER_STATE else found
 
 
 def _judge(folder: _Folder, arrays: Arrays, components: Mapping[Leaf, Component]) -> None:

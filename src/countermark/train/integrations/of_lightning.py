@@ -20,7 +20,7 @@ from countermark.evidence.members import Unread
 from countermark.train import generators
 from countermark.train.effective.seen import Said, said
 from countermark.train.failures import CannotTrain
-from countermark.train.integrations.code import own_methods, replaced_methods
+from countermark.train.integrations.code import foreign_methods
 from countermark.train.integrations.watching import StepWatch
 from countermark.train.libraries import library, loaded
 from countermark.train.recorder import Recorder
@@ -130,10 +130,7 @@ class LightningObjects:
     def foreign(self, config: Any, resume: str | None) -> Iterator[str]:
         module = self.whole
         base = library(package_of(self.trainer)).LightningModule
-        if changed := list(own_methods(module.__class__, base, _HARMLESS)):
-            yield f"{type(module).__name__} has its own {', '.join(changed)}"
-        if put := list(replaced_methods(module, base, {"trainer"})):
-            yield f"the module's {', '.join(put)} was replaced"
+        yield from foreign_methods(module, "module", base, _HARMLESS, put_by_library={"trainer"})
         if not module.automatic_optimization:
             yield f"{type(module).__name__} optimizes by itself"
         names = [name for one in self.trainer.callbacks for kind in type(one).__mro__ if (name := kind.__name__) in _CHANGING]

@@ -20,7 +20,7 @@ from countermark.recipe.formats.live import Measured, read_live
 from countermark.recipe.resolve import UnknownField, UnsupportedSemanticField
 from countermark.train.effective.seen import Said, said
 from countermark.train.fields_of import fields_of, is_sft, is_sft_trainer, tools
-from countermark.train.integrations.code import own_methods, replaced_methods
+from countermark.train.integrations.code import foreign_methods
 from countermark.train.libraries import library, loaded
 from countermark.train.recorder import Recorder, calling
 from countermark.train.sequences import Preparation
@@ -142,15 +142,11 @@ def _foreign_code(trainer: Any) -> Iterator[str]:
         yield "the trainer itself was not seen, and so not its code either"
         return
     known = {kind for module, name in _TRAINERS if (kind := getattr(loaded(module), name, None)) is not None}
-    line: tuple[type, ...] = type(trainer).__mro__
-    base = next((kind for kind in line if kind in known), None)
+    base = next((kind for kind in type(trainer).__mro__ if kind in known), None)
     if base is None:
         yield f"{type(trainer).__name__} is no trainer that this integration knows"
         return
-    if changed := list(own_methods(line[0], base, _HARMLESS)):
-        yield f"{type(trainer).__name__} has its own {', '.join(changed)}"
-    if put := list(replaced_methods(trainer, base)):
-        yield f"the trainer's {', '.join(put)} was replaced"
+    yield from foreign_methods(trainer, "trainer", base, _HARMLESS)
     if getattr(trainer, "compute_loss_func", None) is not None:
         yield "the trainer was handed a loss of its own"
 
