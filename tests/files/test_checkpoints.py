@@ -39,17 +39,11 @@ from countermark.weights.refusals import FileNotRegular, LinkLeavesFolder
 from tests.faults import planted, proven_by
 from tests.files import tensors
 from tests.files.folders import adapter_bytes, adapter_config, checkpoint, generators, optimizer, scheduler, trainer_state
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects
 from tests.files.torchfiles import torch_file
 from tests.recipe.examples import clean_manifest
 
 IN_PLACE = PublicationUnobserved(("its trainer writes in place, file after file",))
-WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
-
-
-def defects(folder: Path, *, vouched: bool = False, **changes: str) -> Counter[CheckpointDefect]:
-    """Everything that admission says against a folder."""
-    answer = admit_checkpoint(read_checkpoint(folder), clean_manifest(**changes), frozenset(), vouched=vouched)
-    return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
 
 
 def missing(*components: Component) -> Counter[CheckpointDefect]:

@@ -14,6 +14,7 @@ from countermark.run.checkpoint import (
     ComponentMissing,
     ComponentStepMismatch,
     ComponentUnread,
+    ComponentUnreadable,
     PublicationIncomplete,
     PublicationUnobserved,
     Unobserved,
@@ -56,9 +57,15 @@ def read(path: Path) -> CheckpointReadback:
     return readback
 
 
-def defects(path: Path, **changes: str) -> Counter[CheckpointDefect]:
+def whys(path: Path, component: Component) -> tuple[str, ...]:
+    """Why a component cannot be read; nothing where it can, or is not there."""
+    part = read(path).components[component]
+    return part.whys if isinstance(part, ComponentUnreadable) else ()
+
+
+def defects(path: Path, *, vouched: bool = False, **changes: str) -> Counter[CheckpointDefect]:
     """Everything that admission says against a checkpoint."""
-    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(**changes), frozenset())
+    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(**changes), frozenset(), vouched=vouched)
     return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
 
 
@@ -79,6 +86,14 @@ def expected(clean: Unobserved, step: int, *breaks: Break) -> Counter[Checkpoint
                     pass
     told = PublicationIncomplete(tuple(whys)) if whys else PublicationUnobserved(clean.whys)
     return Counter([*found, told])
+
+
+def incomplete(step: int, *found: CheckpointDefect, whys: tuple[str, ...] = ()) -> Counter[CheckpointDefect]:
+    """These defects of components, and that the whole is incomplete for them after what is said first."""
+    told = {ComponentMissing: "is missing", ComponentUnread: "is unreadable"}
+    theirs = [f"{one.component} {told[type(one)]}" for one in found if isinstance(one, ComponentMissing | ComponentUnread)]
+    steps = [f"{one.component} is of step {one.step}, not {step}" for one in found if isinstance(one, ComponentStepMismatch)]
+    return Counter([*found, PublicationIncomplete((*whys, *theirs, *steps))])
 
 
 def missing(component: Component) -> ComponentMissing:

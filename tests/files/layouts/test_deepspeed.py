@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,53 +13,27 @@ from countermark.files.layouts import deepspeed, deepspeed_files
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
     CheckpointDefect,
-    CheckpointReadback,
     Component,
     ComponentForeign,
     ComponentMissing,
     ComponentRead,
     ComponentStepMismatch,
     ComponentUnread,
-    ComponentUnreadable,
     PublicationIncomplete,
     PublicationUnobserved,
     admit_checkpoint,
 )
-from countermark.values import Refused
 from tests.faults import planted, proven_by
 from tests.files.folders import generators, group, scheduler
+from tests.files.layouts import breaking
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects, read, whys
 from tests.files.layouts.deepspeeds import MODEL, alone, folder, model_states, optimizer_name, optimizer_states, trainers
 from tests.files.torchfiles import Global, scalar, torch_file, zeros
 from tests.recipe.examples import clean_manifest
 
-WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
+incomplete = partial(breaking.incomplete, 8)
 IN_PLACE = PublicationUnobserved(("latest names 'global_step8', and DeepSpeed's ranks write in place, each for itself",))
 Files = dict[str, bytes | None]
-
-
-def defects(path: Path, *, vouched: bool = False) -> Counter[CheckpointDefect]:
-    """Everything that admission says against a folder."""
-    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(), frozenset(), vouched=vouched)
-    return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
-
-
-def incomplete(*found: CheckpointDefect, whys: tuple[str, ...] = ()) -> Counter[CheckpointDefect]:
-    """These defects of components, and that the whole is incomplete for them after what is said first."""
-    told = {ComponentMissing: "is missing", ComponentUnread: "is unreadable"}
-    theirs = [f"{one.component} {told[type(one)]}" for one in found if isinstance(one, ComponentMissing | ComponentUnread)]
-    steps = [f"{one.component} is of step {one.step}, not 8" for one in found if isinstance(one, ComponentStepMismatch)]
-    return Counter([*found, PublicationIncomplete((*whys, *theirs, *steps))])
-
-
-def read(path: Path) -> CheckpointReadback:
-    found = read_checkpoint(path)
-    assert isinstance(found, CheckpointReadback)
-    return found
-
-
-def whys(path: Path, component: Component) -> tuple[str, ...]:
-    part = read(path).components[component]
-    return part.whys if isinstance(part, ComponentUnreadable) else ()
 
 
 def steps(path: Path) -> dict[Component, set[int]]:

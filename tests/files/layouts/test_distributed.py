@@ -4,6 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from countermark.run.checkpoint import (
     AdmittedCheckpoint,
     CheckpointAbsent,
     CheckpointDefect,
-    CheckpointReadback,
     Component,
     ComponentForeign,
     ComponentMissing,
@@ -34,40 +34,16 @@ from countermark.run.checkpoint import (
     admit_checkpoint,
     admit_weights_only,
 )
-from countermark.values import Refused
 from countermark.weights.refusals import FileDefect
 from tests.faults import planted, proven_by
+from tests.files.layouts import breaking
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects, read, whys
 from tests.files.layouts.dcps import OF, TOGETHER, Piece, Saved, folder, made, names, place, saved, size, titans
 from tests.files.torchfiles import Global, Object
 from tests.recipe.examples import clean_manifest
 
-WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
+incomplete = partial(breaking.incomplete, 4)
 State = dict[str, Any]
-
-
-def defects(path: Path) -> Counter[CheckpointDefect]:
-    """Everything that admission says against a folder."""
-    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(), frozenset())
-    return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
-
-
-def incomplete(*found: CheckpointDefect, whys: tuple[str, ...] = ()) -> Counter[CheckpointDefect]:
-    """These defects of components, and that the whole is incomplete for them after what is said first."""
-    told = {ComponentMissing: "is missing", ComponentUnread: "is unreadable"}
-    theirs = [f"{one.component} {told[type(one)]}" for one in found if isinstance(one, ComponentMissing | ComponentUnread)]
-    steps = [f"{one.component} is of step {one.step}, not 4" for one in found if isinstance(one, ComponentStepMismatch)]
-    return Counter([*found, PublicationIncomplete((*whys, *theirs, *steps))])
-
-
-def read(path: Path) -> CheckpointReadback:
-    found = read_checkpoint(path)
-    assert isinstance(found, CheckpointReadback)
-    return found
-
-
-def whys(path: Path, component: Component) -> tuple[str, ...]:
-    part = read(path).components[component]
-    return part.whys if isinstance(part, ComponentUnreadable) else ()
 
 
 # ---------------------------------------------------------------------------------------------------------- clean

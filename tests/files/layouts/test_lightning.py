@@ -34,20 +34,13 @@ from countermark.run.checkpoint import (
     admit_checkpoint,
     admit_weights_only,
 )
-from countermark.values import Refused, Sha256
+from countermark.values import Sha256
 from tests.faults import planted, proven_by
 from tests.files.layouts import dcps
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects
 from tests.files.layouts.lightnings import checkpoint, loops, optimizer, scheduler, values
 from tests.files.torchfiles import Global, Tensor, archive, pickled, torch_file, zeros
 from tests.recipe.examples import clean_manifest
-
-WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
-
-
-def defects(path: Path, **changes: str) -> Counter[CheckpointDefect]:
-    """Everything that admission says against a file."""
-    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(**changes), frozenset())
-    return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
 
 
 def incomplete(*found: CheckpointDefect, marked: str = "") -> Counter[CheckpointDefect]:

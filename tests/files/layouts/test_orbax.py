@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from countermark.files.checkpoints import list_checkpoints, read_checkpoint
+from countermark.files.checkpoints import list_checkpoints
 from countermark.files.layouts import arrays, ocdbt, orbax
 from countermark.files.layouts.ocdbt import Database, Place, crc32c, read_database
 from countermark.files.layouts.reading import Whys
@@ -17,7 +17,6 @@ from countermark.run.checkpoint import (
     AdmittedCheckpoint,
     Atomic,
     CheckpointDefect,
-    CheckpointReadback,
     Component,
     ComponentForeign,
     ComponentMissing,
@@ -29,25 +28,17 @@ from countermark.run.checkpoint import (
     Unobserved,
     admit_checkpoint,
 )
-from countermark.values import Refused, Sha256
+from countermark.values import Sha256
 from tests.faults import planted, proven_by
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects, read
 from tests.files.layouts.orbaxes import KINDS, checkpoint, number, put
 from tests.recipe.examples import clean_manifest
 
-WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
 
-
-def read(path: Path) -> CheckpointReadback:
-    found = read_checkpoint(path)
-    assert isinstance(found, CheckpointReadback)
-    return found
-
-
-def defects(path: Path) -> Counter[CheckpointDefect]:
+def beside_publication(path: Path) -> Counter[CheckpointDefect]:
     """Everything that admission says against a folder, apart from its publication where that follows from the rest."""
-    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(), frozenset())
-    assert isinstance(answer, Refused)
-    found = Counter(answer.defects)
+    found = defects(path)
+    assert found
     assert sum(found.pop(one) for one in list(found) if isinstance(one, PublicationIncomplete)) <= 1
     return found
 
@@ -187,7 +178,7 @@ def test_what_is_broken_is_named_and_nothing_else(tmp_path: Path) -> None:
         folder = checkpoint(tmp_path / str(at))
         for change in changes:
             change(folder)
-        found.append(defects(folder))
+        found.append(beside_publication(folder))
     assert found == [Counter(expected) for _, expected in BROKEN]
 
 
@@ -195,7 +186,7 @@ def test_an_item_of_another_checkpoint_tells_by_its_own_record(tmp_path: Path) -
     folder = checkpoint(tmp_path)
     record = "Checkpoint commit was successful to /runs/a/zarr/8.orbax-checkpoint-tmp/state"
     put(folder, "state/commit_success.txt", record.encode())
-    assert defects(folder) == Counter(ComponentStepMismatch(one, 8) for one in (WEIGHTS, OPTIMIZER, SCHEDULER, POSITION))
+    assert beside_publication(folder) == Counter(ComponentStepMismatch(one, 8) for one in (WEIGHTS, OPTIMIZER, SCHEDULER, POSITION))
 
 
 def test_counts_of_an_optimizer_that_gathers_steps_tell_nothing(tmp_path: Path) -> None:
@@ -205,13 +196,13 @@ def test_counts_of_an_optimizer_that_gathers_steps_tell_nothing(tmp_path: Path) 
     tree["tree_metadata"]["('opt_state', '1', 'count')"]["key_metadata"][2]["key"] = "mini_step"
     put(folder, "state/_METADATA", json.dumps(tree).encode())
     (folder / "state/opt_state.1.count").rename(folder / "state/opt_state.1.mini_step")
-    assert defects(folder) == Counter([ComponentMissing(SCHEDULER)])
+    assert beside_publication(folder) == Counter([ComponentMissing(SCHEDULER)])
 
 
 def test_a_worker_whose_position_is_not_there_is_missed(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path)
     (folder / "data/metadata").rename(folder / "data/process_1-of-2.json")
-    assert defects(folder) == Counter([ComponentMissing(POSITION)])
+    assert beside_publication(folder) == Counter([ComponentMissing(POSITION)])
 
 
 # ---------------------------------------------------------------------------------------------------------- publication
@@ -300,11 +291,11 @@ def test_data_that_is_gone_or_cut_is_named_for_each_component_that_it_is_of(tmp_
     of = {key: database.places[key].file for key in ("params.body.kernel/0.0", "opt_state.0.mu.body.kernel/0.0")}
     content = {name: (folder / name).read_bytes() for name in of.values()}
     put(folder, of["params.body.kernel/0.0"], None)
-    lost = defects(folder)
+    lost = beside_publication(folder)
     assert lost and set(lost) <= {ComponentMissing(WEIGHTS), ComponentMissing(OPTIMIZER)} and ComponentMissing(WEIGHTS) in lost
     (folder / of["params.body.kernel/0.0"]).write_bytes(content[of["params.body.kernel/0.0"]][:200])
     why = f"{of['params.body.kernel/0.0']} ends before what its index says lies there"
-    assert ComponentUnread(WEIGHTS, why) in defects(folder)
+    assert ComponentUnread(WEIGHTS, why) in beside_publication(folder)
 
 
 def block(magic: int, body: bytes) -> bytes:

@@ -19,8 +19,6 @@ from countermark.files.layouts import dcp
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
     Atomic,
-    CheckpointReadback,
-    Component,
     ComponentMissing,
     ComponentRead,
     ComponentStepMismatch,
@@ -30,9 +28,9 @@ from countermark.run.checkpoint import (
 )
 from countermark.values import Refused
 from tests.faults import planted, proven_by
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, read
 from tests.recipe.examples import clean_manifest
 
-WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
 #: What torch's AdamW and a constant rate are beside the clean manifest.
 DESIRED = {"learning_rate": "0.01", "weight_decay": "0.01", "total_steps": "4", "lr_schedule": "constant", "warmup_steps": "0"}
 
@@ -75,12 +73,6 @@ def save(folder: Path, *, steps: int = 4, flat: bool = False, told: int = 4, thr
 def defects(folder: Path) -> Counter[object]:
     answer = admit_checkpoint(read_checkpoint(folder), clean_manifest(**DESIRED), frozenset())
     return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
-
-
-def read(folder: Path) -> CheckpointReadback:
-    found = read_checkpoint(folder)
-    assert isinstance(found, CheckpointReadback)
-    return found
 
 
 @pytest.mark.parametrize("threads", [1, 3])

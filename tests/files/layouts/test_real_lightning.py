@@ -10,10 +10,9 @@ import numpy
 import pytest
 import torch
 
-from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
+from countermark.files.checkpoints import CheckpointListing, list_checkpoints
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
-    CheckpointReadback,
     ComponentMissing,
     ComponentRead,
     DataPositionMismatch,
@@ -21,7 +20,7 @@ from countermark.run.checkpoint import (
     admit_checkpoint,
 )
 from countermark.values import Refused
-from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, read
 from tests.recipe.examples import clean_manifest
 
 #: Lightning is loaded within the tests: it sets a variable of the environment as soon as it is.
@@ -74,12 +73,6 @@ def trained(at: Path, *callbacks: Any, resume: Path | None = None) -> Path:
         trainer = Trainer(max_steps=8, accumulate_grad_batches=2, callbacks=[saving, *callbacks], default_root_dir=at, **quiet)
         trainer.fit(small(), torch.utils.data.DataLoader(rows, batch_size=2), ckpt_path=resume, weights_only=False)
     return at
-
-
-def read(path: Path) -> CheckpointReadback:
-    found = read_checkpoint(path)
-    assert isinstance(found, CheckpointReadback)
-    return found
 
 
 def test_what_lightning_writes_lacks_the_generators_and_nothing_else(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from countermark.files.checkpoints import list_checkpoints, read_checkpoint
+from countermark.files.checkpoints import list_checkpoints
 from countermark.files.layouts import torchtune
 from countermark.files.layouts.reading import Parts
 from countermark.run.checkpoint import (
@@ -24,32 +24,21 @@ from countermark.run.checkpoint import (
     StepWitness,
     Unobserved,
     WeightsOnlyCheckpoint,
-    admit_checkpoint,
     admit_weights_only,
 )
-from countermark.values import Refused
 from tests.faults import planted, proven_by
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects, read
 from tests.files.layouts.torchtunes import SHAPES, checkpoint, model_checkpoint, optimizer, recipe_state
 from tests.files.torchfiles import Tensor, torch_file, zeros
-from tests.recipe.examples import clean_manifest
 
-WEIGHTS, OPTIMIZER, SCHEDULER, GENERATORS, POSITION = Component
 #: What torchtune never keeps.
 NEVER: list[CheckpointDefect] = [ComponentMissing(SCHEDULER), ComponentMissing(GENERATORS)]
 
 
-def defects(path: Path, **changes: str) -> Counter[CheckpointDefect]:
+def beside_publication(path: Path, **changes: str) -> Counter[CheckpointDefect]:
     """Everything that admission says against a folder, apart from how it was published: that follows from the rest."""
-    answer = admit_checkpoint(read_checkpoint(path), clean_manifest(**changes), frozenset())
-    assert isinstance(answer, Refused)
-    found = Counter(answer.defects)
+    found = defects(path, **changes)
     assert sum(found.pop(one) for one in list(found) if isinstance(one, PublicationIncomplete)) == 1
-    return found
-
-
-def read(path: Path) -> CheckpointReadback:
-    found = read_checkpoint(path)
-    assert isinstance(found, CheckpointReadback)
     return found
 
 
@@ -63,7 +52,7 @@ def told(readback: CheckpointReadback) -> dict[Component, tuple[tuple[str, ...],
 
 def test_a_clean_folder_of_a_step_lacks_what_torchtune_never_keeps_and_nothing_else(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path)
-    assert defects(folder) == Counter(NEVER)
+    assert beside_publication(folder) == Counter(NEVER)
     readback = read(folder)
     position = tuple(
         f"recipe_state.pt: {name}" for name in ("dataloader", "epochs_run", "seed", "steps_run", "total_epochs", "total_training_steps")
@@ -78,7 +67,7 @@ def test_a_clean_folder_of_a_step_lacks_what_torchtune_never_keeps_and_nothing_e
 
 def test_a_clean_folder_of_an_epoch_has_its_recipes_state_beside_it(tmp_path: Path) -> None:
     folder = model_checkpoint(tmp_path)
-    assert defects(folder) == Counter(NEVER) and read(folder).step == 4
+    assert beside_publication(folder) == Counter(NEVER) and read(folder).step == 4
     shards = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json")
     assert told(read(folder))[WEIGHTS] == (shards, ())
     assert told(read(folder))[OPTIMIZER][1] == (("recipe_state/recipe_state.pt: optimizer: step", 4),)
@@ -89,8 +78,8 @@ def test_a_recipes_state_that_a_later_epoch_wrote_over_is_of_none_before(tmp_pat
     first = model_checkpoint(tmp_path)
     second = model_checkpoint(tmp_path, "epoch_1", epochs_run=2)
     why = "recipe_state/recipe_state.pt: it was written after 2 epochs, and epoch_0 ends epoch 1"
-    assert defects(second) == Counter(NEVER)
-    assert defects(first) == Counter([*NEVER, ComponentUnread(OPTIMIZER, why), ComponentUnread(POSITION, why)])
+    assert beside_publication(second) == Counter(NEVER)
+    assert beside_publication(first) == Counter([*NEVER, ComponentUnread(OPTIMIZER, why), ComponentUnread(POSITION, why)])
     assert isinstance(admit_weights_only(read(first)), WeightsOnlyCheckpoint)
 
 
@@ -129,14 +118,14 @@ def of_step_four(source: str, step: int) -> StepWitness:
 @proven_by(planted(Parts, "refuse", lambda self, name, whys: None), planted(torchtune, "StepWitness", of_step_four))
 def test_what_the_recipes_state_lacks_or_tells_otherwise_is_named(tmp_path: Path) -> None:
     contents = [torch_file(recipe_state(**state)) for state, _ in STATES]
-    found = [defects(checkpoint(tmp_path / str(at), recipe_state_pt=content)) for at, content in enumerate(contents)]
+    found = [beside_publication(checkpoint(tmp_path / str(at), recipe_state_pt=content)) for at, content in enumerate(contents)]
     assert found == [Counter([*NEVER, *expected]) for _, expected in STATES]
 
 
 def test_a_generator_that_one_recipe_keeps_is_not_all_of_them(tmp_path: Path) -> None:
     state = torch_file(recipe_state(rng_state=Tensor("U8", (8,), (1,) * 8)))
     whys = [f"recipe_state.pt: the state of {whose}'s generator is not in it" for whose in ("Python", "NumPy")]
-    assert defects(checkpoint(tmp_path, recipe_state_pt=state)) == Counter(
+    assert beside_publication(checkpoint(tmp_path, recipe_state_pt=state)) == Counter(
         [ComponentMissing(SCHEDULER), *(ComponentUnread(GENERATORS, why) for why in whys)]
     )
 
@@ -152,7 +141,7 @@ def test_a_generator_that_one_recipe_keeps_is_not_all_of_them(tmp_path: Path) ->
 def test_a_file_that_is_not_there_is_a_missing_component(
     tmp_path: Path, without: tuple[str, ...], expected: list[CheckpointDefect]
 ) -> None:
-    assert defects(checkpoint(tmp_path, without=without)) == Counter([*NEVER, *expected])
+    assert beside_publication(checkpoint(tmp_path, without=without)) == Counter([*NEVER, *expected])
 
 
 def test_files_that_are_cut_are_told_together(tmp_path: Path) -> None:
@@ -162,19 +151,19 @@ def test_files_that_are_cut_are_told_together(tmp_path: Path) -> None:
         (folder / name).write_bytes(content[: len(content) // 2])
     cut = "it is cut: the directory at its end is missing"
     states: list[CheckpointDefect] = [ComponentUnread(one, f"recipe_state.pt: {cut}") for one in (OPTIMIZER, POSITION)]
-    assert defects(folder) == Counter([*NEVER, ComponentUnread(WEIGHTS, f"adapter_model.pt: {cut}"), *states])
+    assert beside_publication(folder) == Counter([*NEVER, ComponentUnread(WEIGHTS, f"adapter_model.pt: {cut}"), *states])
 
 
 def test_a_shard_that_is_not_there_is_named_of_either_kind(tmp_path: Path) -> None:
     folder = model_checkpoint(tmp_path)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    assert Counter(type(one) for one in defects(folder)) == Counter([ComponentMissing, ComponentMissing, ComponentUnread])
+    assert Counter(type(one) for one in beside_publication(folder)) == Counter([ComponentMissing, ComponentMissing, ComponentUnread])
     (folder / "model.safetensors.index.json").unlink()
     (folder / "model-00001-of-00002.safetensors").rename(folder / "model-00001-of-00002.bin")
     (folder / "model-00001-of-00002.bin").write_bytes(torch_file({"a": zeros(2)}))
-    assert defects(folder) == Counter([*NEVER, ComponentMissing(WEIGHTS)])
+    assert beside_publication(folder) == Counter([*NEVER, ComponentMissing(WEIGHTS)])
     (folder / "model-00002-of-00002.bin").write_bytes(torch_file({"b": zeros(2)}))
-    assert defects(folder) == Counter(NEVER)
+    assert beside_publication(folder) == Counter(NEVER)
 
 
 def test_folders_are_listed_by_their_numbers(tmp_path: Path) -> None:
