@@ -2,10 +2,12 @@
 row alone."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import Connection, Engine, bindparam, create_engine, insert, literal_column, select, union_all
+from sqlalchemy import Connection, Engine, bindparam, create_engine, insert, literal, literal_column, select, union_all
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 from sqlalchemy.schema import CreateSchema
 
@@ -105,6 +107,33 @@ def test_what_is_asked_in_one_go_is_what_each_gives_alone(connection: Connection
         assert Statement.together(connection, BY_NAME, every, BY_NAME, request="nightly") == ((ROW,), ({"run_id": RUN},), (ROW,))
         assert Statement.together(connection, BY_NAME, every, request="never") == ((), ({"run_id": RUN},))
     assert BY_NAME.rows(connection, request="nightly") == (ROW,)
+
+
+@contextmanager
+def one_after_another() -> Iterator[None]:
+    """Each question waits for the answer to the one before it."""
+    with planted(psycopg.Connection, "pipeline", lambda self: nullcontext())():
+        yield
+
+
+@proven_by(one_after_another)
+def test_what_is_asked_in_one_go_waits_for_no_answer_in_between(postgres_url: str) -> None:
+    waited: list[bool] = []
+
+    class Cursor(psycopg.Cursor[Any]):
+        def execute(self, *given: Any, **more: Any) -> Any:
+            waited.append(self.connection.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF)
+            return super().execute(*given, **more)
+
+    engine = connect(read_url(postgres_url), 10)
+    with engine.connect() as connected:
+        driver: Any = connected.connection.dbapi_connection
+        driver.cursor_factory = Cursor
+        one = Statement(select(literal(1).label("one")))
+        assert Statement.together(connected, one, one, one) == (({"one": 1},),) * 3
+        assert one.rows(connected) == ({"one": 1},)
+    engine.dispose()
+    assert waited == [False, False, False, True]
 
 
 def test_of_what_is_asked_in_one_go_the_error_comes_out_and_nothing_is_printed(
