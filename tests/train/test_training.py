@@ -16,7 +16,19 @@ pytestmark = pytest.mark.torch
 
 
 def test_importing_the_room_loads_nothing_of_the_training_stack() -> None:
-    modules = ("torch", "transformers", "peft", "accelerate", "trl", "datasets", "numpy", "safetensors", "tokenizers")
+    modules = (
+        "torch",
+        "transformers",
+        "peft",
+        "accelerate",
+        "lightning",
+        "pytorch_lightning",
+        "trl",
+        "datasets",
+        "numpy",
+        "safetensors",
+        "tokenizers",
+    )
     asked = f"import sys, countermark.train, countermark.train.smollm2; print([name for name in {modules} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "[]\n"
 
