@@ -13,12 +13,20 @@ from typing import Any
 
 import pytest
 
+from countermark.app import compare
 from countermark.app import inspect as inspecting
 from countermark.files import archive, checkpoints
+from countermark.lines.surface import NothingNamed
+from countermark.run.checkpoint import CheckpointReadback, sound_checkpoint
+from countermark.store.sqlite import SqliteStore
+from countermark.values import NonEmpty, Refused
 from tests.cli.called import PROGRAM, Caller
 from tests.faults import planted, proven_by
 from tests.files.folders import checkpoint
+from tests.files.layouts import lightnings
 from tests.recipe.examples import clean_recipe_text
+from tests.run.examples import desired
+from tests.store.examples import recorded
 
 HOSTILE = "\x1b[31m\u202e<script>"
 
@@ -122,6 +130,30 @@ def test_a_target_that_is_nothing_is_named(here: Path, call: Caller, target: str
     assert (called.code, called.codes()) == (1, ["NothingNamed"])
 
 
+#: Requests whose runs have ids with the same first eight digits, and one digit apart after them.
+TWINS = ("nightly-9474", "nightly-49735")
+
+
+def the_first(text: str, found: tuple[str, ...]) -> NothingNamed:
+    """A prefix of several that is taken for one of nothing."""
+    return NothingNamed(text)
+
+
+@proven_by(planted(compare, "SeveralNamed", the_first))
+def test_a_prefix_of_two_runs_is_refused_naming_both_and_one_digit_more_names_one(here: Path, call: Caller) -> None:
+    with SqliteStore.open(here / ".countermark", create=True) as made:
+        runs = sorted(recorded(made, desired(request)).run_id for request in TWINS)
+    assert runs[0][:8] == runs[1][:8] and runs[0][:9] != runs[1][:9]
+    checkpoint(here, 4)
+    several = call("checkpoint", "inspect", "checkpoint-4", "--for", runs[0][:8], "--vouch", "--json")
+    assert (several.code, several.codes()) == (1, ["SeveralNamed"])
+    assert (several.document()["defects"][0]["name"], several.document()["defects"][0]["candidates"]) == (runs[0][:8], runs)
+    said = call("checkpoint", "inspect", "checkpoint-4", "--for", runs[0][:8], "--vouch")
+    assert (said.code, said.out) == (1, "") and all(run in said.err for run in runs)
+    for run in runs:
+        assert call("checkpoint", "inspect", "checkpoint-4", "--for", run[:9], "--vouch").code == 0
+
+
 def test_a_recipe_names_every_coordinate_that_diverges(here: Path, call: Caller) -> None:
     checkpoint(here, 4)
     text = clean_recipe_text().replace("rank = 4", "rank = 8").replace("dropout = 0.05", "dropout = 0.1")
@@ -140,6 +172,41 @@ def test_vouching_and_weights_are_answers_of_their_own(here: Path, call: Caller)
     assert [(one["resume"], one["vouched"], one["weightsOnly"]) for one in admissible] == [(True, True, True), (False, False, True)]
     plainly = call("checkpoint", "inspect", "checkpoint-4", "--vouch")
     assert plainly.code == 0 and "admissible, because you vouch for its publication" in plainly.out
+
+
+@proven_by(planted(checkpoints, "_KINDS", {"a folder": "a folder"}))
+def test_a_single_file_is_a_checkpoint_of_its_own_and_one_among_those_of_its_folder(here: Path, call: Caller) -> None:
+    place = here / "out"
+    for step in (4, 8):
+        lightnings.checkpoint(place, step)
+    one = inspected(call, "out/epoch=0-step=4.ckpt")
+    assert (one["layout"], one["step"], one["publication"], one["admissible"]["resume"]) == ("lightning", 4, "atomic", True)
+    assert {part["state"] for part in one["components"].values()} == {"read"}
+    assert paths(inspected(call, "out")) == ["out/epoch=0-step=4.ckpt", "out/epoch=0-step=8.ckpt"]
+    assert paths(inspected(call, "out", "--step", "8")) == ["out/epoch=0-step=8.ckpt"]
+
+
+def only_the_first(readback: CheckpointReadback, *, vouched: bool) -> object:
+    """Admission that stops at what it finds first."""
+    found = sound_checkpoint(readback, vouched=vouched)
+    return Refused(NonEmpty(found.defects.first)) if isinstance(found, Refused) else found
+
+
+@proven_by(planted(inspecting, "sound_checkpoint", only_the_first))
+def test_a_single_file_without_a_component_or_two_is_refused_for_each(here: Path, call: Caller) -> None:
+    missing: list[tuple[str, list[tuple[str, str | None]]]] = []
+    for step, without in ((4, ("rng_state",)), (8, ("rng_state", "lr_schedulers"))):
+        path = lightnings.checkpoint(here, step, **dict.fromkeys(without))
+        called = call("checkpoint", "inspect", path.name, "--json")
+        assert called.code == 1
+        missing.append((path.name, [(each["code"], each.get("component")) for each in called.document()["defects"]]))
+    assert missing == [
+        ("epoch=0-step=4.ckpt", [("ComponentMissing", "rng_state"), ("PublicationIncomplete", None)]),
+        (
+            "epoch=0-step=8.ckpt",
+            [("ComponentMissing", "scheduler_state"), ("ComponentMissing", "rng_state"), ("PublicationIncomplete", None)],
+        ),
+    ]
 
 
 def test_hostile_names_are_shown_escaped(here: Path, call: Caller) -> None:
