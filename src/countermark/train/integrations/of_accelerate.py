@@ -259,12 +259,12 @@ def tracker_of(recorder: Recorder, tokenizer: Any) -> Any:
 
         def __init__(self) -> None:
             base.__init__(self)
-            self.loop: Loop | None = None
+            self._loop: Loop | None = None
 
         @property
         def tracker(self) -> Any:
             """The loop that is followed."""
-            return self.loop
+            return self._loop
 
         def start(self) -> None:
             """Begin: called by ``accelerator.init_trackers``."""
@@ -273,17 +273,17 @@ def tracker_of(recorder: Recorder, tokenizer: Any) -> Any:
                 raise CannotTrain("No accelerator starts this tracker. Hand it over: Accelerator(log_with=training.tracker(tokenizer)).")
             loop = Loop(recorder, accelerator, tokenizer)
             loop.begins()
-            self.loop = loop
+            self._loop = loop
 
         def batches(self) -> Iterator[Any]:
             """The micro batches from where training is to its last step. Raises ``CannotTrain`` before the tracker was started."""
-            if self.loop is None:
+            if self._loop is None:
                 raise CannotTrain("Nothing is followed yet. Call accelerator.init_trackers() after accelerator.prepare().")
-            return self.loop.batches()
+            return self._loop.batches()
 
         def finish(self) -> None:
             """End: called by ``accelerator.end_training``."""
-            if self.loop is not None:
-                self.loop.ends()
+            if self._loop is not None:
+                self._loop.ends()
 
     return Countermark()
