@@ -52,7 +52,7 @@ NUMBERS = [
 ]
 
 
-@proven_by(planted(canonical, "_number", repr))
+@proven_by(planted(canonical, "spell_double", repr))
 def test_numbers_are_printed_as_the_standard_prints_them() -> None:
     printed = {bits: canonical_json(struct.unpack(">d", bytes.fromhex(bits))[0]).decode() for bits, _ in NUMBERS}
     assert printed == dict(NUMBERS)

@@ -48,7 +48,7 @@ def _write(value: object, parts: list[str], depth: int) -> None:
             raise ValueError("a whole number lies beyond 2^53, where JSON numbers stop being exact; write it as text")
         parts.append(str(value))
     elif isinstance(value, float):
-        parts.append(_number(value))
+        parts.append(spell_double(value))
     elif isinstance(value, Mapping):
         _write_object(cast(_Table, value), parts, depth)
     elif isinstance(value, list | tuple):
@@ -63,7 +63,7 @@ def _write(value: object, parts: list[str], depth: int) -> None:
 
 def _is_double(number: int) -> bool:
     """Whether a whole number is what the double that it denotes is printed as: all up to 2^53 are, few beyond."""
-    return abs(number) <= _SAFE_INTEGER_MAX or (number.bit_length() <= 70 and _number(float(number)) == str(number))
+    return abs(number) <= _SAFE_INTEGER_MAX or (number.bit_length() <= 70 and spell_double(float(number)) == str(number))
 
 
 def _write_object(value: Mapping[object, object], parts: list[str], depth: int) -> None:
@@ -82,13 +82,17 @@ def _text(text: str) -> str:
     return encode_basestring(text)
 
 
-def _number(number: float) -> str:
-    """A double as ECMAScript's ``Number::toString`` prints it."""
+def spell_double(number: float) -> str:
+    """A double as ECMAScript's ``Number::toString`` prints it. Raises ``ValueError`` for NaN and the infinities."""
     if not math.isfinite(number):
         raise ValueError("NaN and infinities are no JSON numbers")
     if number == 0:
         return "0"
-    sign, digits, exponent = Decimal(repr(number)).as_tuple()
+    told = repr(number)
+    if "e" not in told:
+        # Between 1e-4 and 1e16 Python prints the same digits, and a whole number with a needless .0.
+        return told.removesuffix(".0")
+    sign, digits, exponent = Decimal(told).as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))
     stripped = text.rstrip("0")
