@@ -20,7 +20,7 @@ from countermark.evidence.composition import (
     bind_readback,
     compose_evidence,
 )
-from countermark.evidence.cut import STAGES, ObservationCut, Stage, StageRead
+from countermark.evidence.cut import STAGES, ObservationCut, Ordered, OutOfOrder, Stage, StageRead
 from countermark.evidence.members import EnumerationReceipt, Misfiled, NotAttempted, Population, RawRead
 from countermark.run.attempts import AttemptGraph, AttemptKey, admit_attempt_graph
 from countermark.run.claims import Dispatched
@@ -168,8 +168,14 @@ def test_both_halves_of_every_axis_are_compared() -> None:
 # ----------------------------------------------------------------------------------------------------------- composition
 
 
-def test_clean_parts_compose() -> None:
-    assert composed(CLEAN) == []
+def test_clean_parts_compose_and_order_by_their_own_cut() -> None:
+    of = sweep(CLEAN)
+    own, readback = graph(of), bind_readback(subject(), of.reads)
+    assert isinstance(readback, Readback)
+    evidence = compose_evidence(own, readback, of.cut)
+    assert evidence == EvidenceComposition(subject(), own, readback, of.cut, room._SEAL)
+    assert evidence.order("terminals", "outputs") == Ordered()
+    assert evidence.order("outputs", "terminals") == OutOfOrder()
 
 
 def other_sweeps_cut(*stages: Stage) -> ObservationCut:
@@ -308,6 +314,12 @@ def test_a_member_outside_the_graph_is_foreign(axis: str) -> None:
     assert composed(scene) == [ForeignMember(stage, key(7)) for stage in expected]
 
 
+def test_a_member_is_known_by_what_its_work_is_and_not_by_who_read_it() -> None:
+    again = AttemptKey(replace(key(1).work), key(1).nonce)
+    assert again.work is not key(1).work
+    assert composed(changed(CLEAN, outputs={"local": (replace(output(1), attempt=again),)})) == []
+
+
 @proven_by(nonces_alone)
 @pytest.mark.parametrize("fact", ["account", "computation"])
 def test_an_equal_nonce_at_another_work_is_foreign(fact: str) -> None:
@@ -348,9 +360,9 @@ def test_everything_wrong_at_once_is_named() -> None:
 
 def test_readbacks_and_compositions_are_minted_by_their_doors_alone() -> None:
     of = sweep(CLEAN)
-    with pytest.raises(ValueError, match="minted"):
+    with pytest.raises(ValueError, match=r"^a readback is minted by bind_readback$"):
         Readback(subject(), of.reads, object())
     readback = bind_readback(subject(), of.reads)
     assert isinstance(readback, Readback)
-    with pytest.raises(ValueError, match="minted"):
+    with pytest.raises(ValueError, match=r"^an evidence composition is minted by compose_evidence$"):
         EvidenceComposition(subject(), graph(of), readback, of.cut, object())

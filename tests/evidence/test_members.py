@@ -53,6 +53,10 @@ def test_a_blind_source_is_blind_about_the_attempt_that_it_speaks_of() -> None:
     assert population(source(UNSEEN), source(DOWN, key(2))).blind_about() == {None, key(2)}
 
 
+def test_a_single_source_is_the_whole_population_under_its_name() -> None:
+    assert one_source("s", SEEN) == population(source(SEEN))
+
+
 def test_misfiled_receipts_are_kept_apart_from_members() -> None:
     strays = tuple(Misfiled(key(1), letter * 32) for letter in "def")
     one, other = Observed((), receipt("outputs", "a"), strays[:2]), Observed((), receipt("outputs", "b"), strays[2:])

@@ -234,21 +234,14 @@ class Population(Generic[M_co]):
 
     def members(self) -> Iterator[M_co]:
         """Every member that any source saw; a refused source hides none of another's."""
-        for reading in self.readings:
-            match reading.arm:
-                case Observed(members):
-                    yield from members
-                case NotAttempted() | ReadRefused():
-                    pass
+        return (member for arm in self._complete_readings() for member in arm.members)
 
     def misfiled(self) -> Iterator[Misfiled]:
         """Every receipt that some source found in another attempt's folder than it names."""
-        for reading in self.readings:
-            match reading.arm:
-                case Observed(_, _, misfiled):
-                    yield from misfiled
-                case NotAttempted() | ReadRefused():
-                    pass
+        return (stray for arm in self._complete_readings() for stray in arm.misfiled)
+
+    def _complete_readings(self) -> Iterator[Observed[M_co]]:
+        return (reading.arm for reading in self.readings if isinstance(reading.arm, Observed))
 
     def complete(self) -> bool:
         """Whether a conclusion from absence is licensed about every attempt: every source was read completely."""
