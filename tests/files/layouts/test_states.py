@@ -59,6 +59,30 @@ def test_an_optimizer_without_moments_still_counts_its_tensors() -> None:
     assert found == OptimizerSays((), 2, (), ())
 
 
+ADAM = {"betas": (0.9, 0.999)}
+
+
+@pytest.mark.parametrize(
+    ("state", "groups", "steps"),
+    [
+        ({}, [ADAM | {"params": [0]}], (0,)),
+        ({}, [ADAM | {"params": [0], "step": 4}], (0,)),
+        ({}, [ADAM | {"params": []}], ()),
+        ({}, [{"params": [0], "momentum": 0.9}], ()),
+        ({0: {}}, [ADAM | {"params": [0], "step": 4}], (4,)),
+        ({0: {"step": 4}}, [ADAM | {"params": [0], "step": 0}], (4,)),
+        ({0: {}, 1: {"step": 4}}, [ADAM | {"params": [0], "step": 0}, ADAM | {"params": [1]}], (4,)),
+        ({0: {}, 1: {}}, [ADAM | {"params": [0], "step": 3}, ADAM | {"params": [1], "step": 4}], (3, 4)),
+        ({0: {}}, [ADAM | {"params": [0], "step": "many"}], ()),
+    ],
+)
+def test_the_step_is_the_tensors_or_the_groups_and_none_where_an_adam_keeps_nothing(
+    state: dict[int, Any], groups: list[dict[str, Any]], steps: tuple[int, ...]
+) -> None:
+    found = says({"state": state, "param_groups": groups})
+    assert isinstance(found, OptimizerSays) and found.steps == steps
+
+
 @pytest.mark.parametrize(
     ("changes", "leaf", "spelling"),
     [

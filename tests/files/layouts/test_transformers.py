@@ -34,6 +34,7 @@ from tests.files.layouts.breaking import (
     Files,
     defects,
     expected,
+    incomplete,
     missing,
     of_workers,
     read,
@@ -168,6 +169,13 @@ def test_two_breaks_are_both_named_whichever_they_are(tmp_path: Path) -> None:
     for number, (contents, breaks) in enumerate(TOGETHER):
         folder = written(tmp_path / str(number) / "checkpoint-4", contents, *breaks)
         assert defects(folder) == expected(IN_PLACE, 4, *breaks), [one.name for one in breaks]
+
+
+def test_an_optimizer_that_took_no_step_is_not_the_one_that_made_the_weights(tmp_path: Path) -> None:
+    """A trainer takes it without a word, and begins with moments of nothing."""
+    state = optimizer() | {"state": {}}
+    folder = written(tmp_path / "checkpoint-4", PEFT | {"optimizer.pt": torch_file(state)})
+    assert defects(folder) == incomplete(4, ComponentStepMismatch(OPTIMIZER, 0))
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,17 @@ def optimizer_says(value: object, element: Element, source: str) -> OptimizerSay
         shapes.extend(moment.shape for moment in moments[:1] if isinstance(moment, TensorStub))
     if whys:
         return Whys(tuple(whys))
-    return OptimizerSays(tuple(sorted(steps)), len(indices), tuple(sorted(shapes)), tuple(_group_facts(groups, source)))
+    taken = tuple(sorted(steps or _steps_of_groups(groups, element)))
+    if not state and indices and any("betas" in group for group in groups):
+        # An optimizer with betas keeps something of each tensor from its first step on: this one never took one.
+        taken = (0,)
+    return OptimizerSays(taken, len(indices), tuple(sorted(shapes)), tuple(_group_facts(groups, source)))
+
+
+def _steps_of_groups(groups: list[Mapping[str, object]], element: Element) -> set[int]:
+    """The steps that fused kernels keep with a group. They count only where no tensor keeps its own: DeepSpeed's leave a zero there."""
+    found = (_step(group["step"], element) for group in groups if "step" in group)
+    return {step for step in found if step is not None}
 
 
 def _group_facts(groups: list[Mapping[str, object]], source: str) -> Iterable[ArtifactFact]:
