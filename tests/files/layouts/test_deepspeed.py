@@ -21,6 +21,7 @@ from countermark.run.checkpoint import (
     ComponentUnread,
     PublicationIncomplete,
     PublicationUnobserved,
+    StepWitness,
     admit_checkpoint,
 )
 from tests.faults import planted, proven_by
@@ -152,15 +153,27 @@ def test_breaks_are_named_together(tmp_path: Path) -> None:
     assert {one for one in found if not isinstance(one, PublicationIncomplete)} == {first[1], second[1]} and sum(found.values()) == 3
 
 
-def test_steps_that_were_skipped_are_the_optimizers_alone(tmp_path: Path) -> None:
-    files = trainers(skipped_steps=3) | {optimizer_name(0): torch_file(optimizer_states(step=5))}
-    assert defects(folder(tmp_path, "checkpoint-8", files)) == Counter([IN_PLACE])
+SCHEDULERS = {"torch's": scheduler(5), "DeepSpeed's": {"last_batch_iteration": 4}, "the trainer's": None}
+
+
+@pytest.mark.parametrize("whose", SCHEDULERS)
+@proven_by(planted(deepspeed, "_witness", lambda source, step, skipped: StepWitness(source, step)))
+def test_steps_that_were_skipped_are_those_of_the_optimizer_and_of_the_scheduler(tmp_path: Path, whose: str) -> None:
+    """Where gradients overflow DeepSpeed steps neither of the two, and counts on."""
+    files: Files = dict(trainers(skipped_steps=3, lr_scheduler=SCHEDULERS[whose]))
+    files |= {optimizer_name(0): torch_file(optimizer_states(step=5))}
+    if whose == "the trainer's":
+        files["scheduler.pt"] = torch_file(scheduler(5))
+    assert defects(folder(tmp_path / "clean", "checkpoint-8", files)) == Counter([IN_PLACE])
+    torn = files | {optimizer_name(0): torch_file(optimizer_states(step=8))}
+    assert defects(folder(tmp_path / "torn", "checkpoint-8", torn)) == incomplete(ComponentStepMismatch(OPTIMIZER, 11))
 
 
 @pytest.mark.parametrize(
     "state",
     [
         {"base_optimizer_state": {"state": {0: {"exp_avg": zeros(2)}}, "param_groups": [group([0]) | {"step": 8}]}},
+        {"base_optimizer_state": {"state": {0: {"exp_avg": zeros(2), "step": 8}}, "param_groups": [group([0]) | {"step": 0}]}},
         {"base_optimizer_state": [[{"exp_avg": zeros(2), "step": scalar(8)}]]},
         {"base_optimizer_state": [[{"exp_avg": zeros(2)}]], "base_optimizer_state_step": 8},
     ],

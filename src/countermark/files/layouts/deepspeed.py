@@ -5,7 +5,8 @@ Rules kept here:
 1. How many workers there were is what the states tell; all of them agree. Each worker's file is there, or the ones missing are named.
 2. A file with the model's states is of several components: the scheduler, the place in the data, and, where a script keeps them there, the
    random generators have portions of it, each with a digest of its own. All the rest goes with the weights.
-3. The step is ``global_steps``. An optimizer takes none where the gradients overflowed, so ``skipped_steps`` are added to its own.
+3. The step is ``global_steps``. Neither the optimizer nor the scheduler takes one where the gradients overflowed, so ``skipped_steps`` are
+   added to theirs.
 4. Moments are flat pieces of all tensors together: that they are of the weights beside them cannot be told from their shapes.
 5. Objects of DeepSpeed's classes stay inert: they are known by name, and nothing of it is imported.
 """
@@ -83,6 +84,11 @@ class _Read:
     parts: dict[Component, Parts]
     says: list[_ModelSays]
 
+    @property
+    def skipped(self) -> int:
+        """The steps that were taken by neither the optimizer nor the scheduler."""
+        return max((says.skipped for says in self.says), default=0)
+
 
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     """A folder of DeepSpeed alone."""
@@ -98,7 +104,10 @@ def _read_trainers(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
         read.parts[Component.MODEL_WEIGHTS].join(take_weights(folder, names, reading))
         reading.model_shapes = None
     if SCHEDULER in names:
-        take_scheduler(read.parts[Component.SCHEDULER_STATE], folder, SCHEDULER, reading)
+        scheduler = Parts()
+        take_scheduler(scheduler, folder, SCHEDULER, reading)
+        scheduler.steps = [_witness(told.source, told.step, read.skipped) for told in scheduler.steps]
+        read.parts[Component.SCHEDULER_STATE].join(scheduler)
     workers = max((says.data * says.model for says in read.says), default=1)
     read.parts[Component.RNG_STATE] = take_generators(folder, names, workers)
     step = reading.step
@@ -212,7 +221,7 @@ def _portion(read: _Read, name: str, values: OpenValues, says: _ModelSays) -> No
     scheduler = table_of(state.get("lr_scheduler"))
     if scheduler:
         values.put(parts[Component.SCHEDULER_STATE], "lr_scheduler", f"{name}: lr_scheduler")
-        _judge_scheduler(read, scheduler, f"{name}: lr_scheduler")
+        _judge_scheduler(read, scheduler, f"{name}: lr_scheduler", says.skipped)
     for key in _POSITION:
         if state.get(key) is not None:
             values.put(parts[Component.DATA_POSITION], key, f"{name}: {key}")
@@ -235,19 +244,24 @@ def _portion(read: _Read, name: str, values: OpenValues, says: _ModelSays) -> No
         parts[Component.MODEL_WEIGHTS].files.append(whole)
 
 
-def _judge_scheduler(read: _Read, scheduler: Mapping[str, object], source: str) -> None:
+def _judge_scheduler(read: _Read, scheduler: Mapping[str, object], source: str, skipped: int) -> None:
     """A scheduler of torch, or one of DeepSpeed's own, which counts from 0."""
     parts = read.parts[Component.SCHEDULER_STATE]
     own = whole_number(scheduler.get("last_batch_iteration"))
     if own is not None:
-        parts.steps.append(StepWitness(f"{source}: last_batch_iteration", own + 1))
+        parts.steps.append(_witness(f"{source}: last_batch_iteration", own + 1, skipped))
         return
     says = scheduler_says(scheduler, "lr_scheduler")
     if isinstance(says, Whys):
         parts.refuse(source, says)
     else:
-        parts.steps.append(StepWitness(f"{source}: last_epoch", says.step))
+        parts.steps.append(_witness(f"{source}: last_epoch", says.step, skipped))
         read.reading.facts.extend(says.facts)
+
+
+def _witness(source: str, step: int, skipped: int) -> StepWitness:
+    """The step of what takes none where the gradients overflow."""
+    return StepWitness(f"{source} + skipped_steps" if skipped else source, step + skipped)
 
 
 # -------------------------------------------------------------------------------------------------------------- optimizer
@@ -267,7 +281,6 @@ def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None) -> 
     """Each worker's piece of the optimizer's state."""
     ranks = optimizer_files(tag.below, read.names)
     parts = read.parts[Component.OPTIMIZER_STATE]
-    skipped = max((says.skipped for says in read.says), default=0)
     told: dict[int, str] = {}
     divided: set[int] = set()
     for name in ranks.found.values():
@@ -276,8 +289,7 @@ def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None) -> 
             divided.update(says.workers)
             read.reading.facts.extend(says.facts)
             told.update({step: name for step in says.steps if step not in told})
-    counted = "step" if not skipped else "step + skipped_steps"
-    parts.steps.extend(StepWitness(f"{name}: {counted}", step + skipped) for step, name in sorted(told.items()))
+    parts.steps.extend(_witness(f"{name}: step", step, read.skipped) for step, name in sorted(told.items()))
     if workers is None and len(divided) == 1:
         workers = divided.pop(), max((rank for _, rank in ranks.found), default=0) + 1
     if workers is None:
@@ -305,10 +317,7 @@ def _optimizer_says(file: TorchFile, opened: OpenFile) -> _OptimizerSays | Whys:
     says = optimizer_says(whole, lambda at: scalar(opened, file, at), "optim_states.pt")
     if isinstance(says, Whys):
         return says
-    # Fused kernels keep the step with the group and not with each tensor.
-    grouped = (whole_number(table_of(group).get("step")) for group in as_list(table_of(whole).get("param_groups")) or [])
-    steps = {*says.steps, *(step for step in grouped if step is not None)}
-    return _OptimizerSays(tuple(dict.fromkeys(one for one in counts if one)), tuple(sorted(steps)), says.facts)
+    return _OptimizerSays(tuple(dict.fromkeys(one for one in counts if one)), says.steps, says.facts)
 
 
 def _of_groups(groups: list[object], step: object) -> Mapping[str, object]:
