@@ -4,8 +4,8 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,6 +13,7 @@ import pytest
 
 from countermark.files import durable
 from tests.faults import planted, proven_by
+from tests.launch.noting import durably_made, noting
 
 
 def temporaries(folder: Path) -> list[str]:
@@ -84,6 +85,30 @@ def test_a_disk_that_fails_leaves_nothing_half_written(tmp_path: Path, write: Ca
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == ({"a": b"before"} if write is durable.replace else {})
 
 
+@contextmanager
+def interrupts_are_not_seen() -> Iterator[None]:
+    """The fault: only what the disk says takes the temporary file away."""
+    remove = durable._remove
+
+    def only_of_the_disk(temporary: Path) -> None:
+        if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            remove(temporary)
+
+    with planted(durable, "_remove", only_of_the_disk)():
+        yield
+
+
+@proven_by(interrupts_are_not_seen)
+@pytest.mark.parametrize(("write", "call"), [each for each in WRITE_STEPS if each[1] != "open"])
+def test_an_interrupt_leaves_nothing_half_written(tmp_path: Path, write: Callable[[Path, bytes], None], call: str) -> None:
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    with patch.object(durable.os, call, interrupted), pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "a", b"after")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_short_writes_are_gone_on_with(tmp_path: Path) -> None:
     write = os.write
     with patch.object(durable.os, "write", lambda descriptor, data: write(descriptor, bytes(data[:7]))):
@@ -115,3 +140,69 @@ def test_bytes_are_synced_before_the_name_and_the_folder_after_it(tmp_path: Path
     ):
         getattr(durable, how)(tmp_path / "a", b"x")
     assert happened == ["sync", "name", "sync"]
+
+
+# ------------------------------------------------------------------------------------------------------------- folders
+
+
+def notes_of(tmp_path: Path, make: Callable[[], object]) -> list[str]:
+    """What is done to the disk meanwhile."""
+    (tmp_path / "notes").touch()
+    with patch.multiple("os", **noting(tmp_path / "notes")):
+        make()
+    return (tmp_path / "notes").read_text(encoding="utf-8").splitlines()
+
+
+@proven_by(no_sync)
+def test_each_folder_that_is_made_is_synced_into_the_one_around_it(tmp_path: Path) -> None:
+    def make() -> None:
+        durable.make_folder(tmp_path / "here" / "a" / "b")
+        durable.write_new(tmp_path / "here" / "a" / "b" / "file", b"x")
+
+    (tmp_path / "here").mkdir()
+    notes = notes_of(tmp_path, make)
+    assert [name for name, around in (("a", "here"), ("b", "a")) if not durably_made(notes, name, around)] == []
+
+
+def only_what_is_made(path: Path) -> None:
+    """The fault: what is there already is believed to be there for good."""
+    for one in reversed([one for one in (path, *path.parents) if not one.exists()]):
+        one.mkdir()
+        durable.sync_folder(one.parent)
+
+
+@proven_by(planted(durable, "make_folder", only_what_is_made))
+@pytest.mark.parametrize("left", ["here", "here/a", "here/a/b"])
+def test_a_folder_that_somebody_made_and_died_before_it_was_durable_is_made_durable(tmp_path: Path, left: str) -> None:
+    (tmp_path / left).mkdir(parents=True)
+    around = (tmp_path / left).parent
+    notes = notes_of(tmp_path, lambda: durable.make_folder(tmp_path / "here" / "a" / "b"))
+    assert f"synced {around.name}" in notes
+
+
+@proven_by(planted(durable, "suppress", lambda *kinds: nullcontext()))
+def test_a_folder_in_one_that_we_may_not_list_is_used_and_what_is_made_in_it_is_synced(tmp_path: Path) -> None:
+    sync, synced = durable.sync_folder, list[Path]()
+
+    def permitted(path: Path) -> None:
+        if path == tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        synced.append(path)
+        sync(path)
+
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    with patch.object(durable, "sync_folder", permitted):
+        try:
+            durable.make_folder(mine / "new")
+        except PermissionError as error:
+            pytest.fail(f"it was given up: {error}")
+    assert (mine / "new").is_dir() and synced == [mine]
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+def test_what_is_no_folder_is_no_folder(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a"
+    {"file": path.touch, "dangling link": lambda: path.symlink_to("nowhere")}[kind]()
+    with pytest.raises(OSError, match=r"File exists|Not a directory"):
+        durable.make_folder(path / "b")

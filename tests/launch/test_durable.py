@@ -39,7 +39,7 @@ def test_every_receipt_is_on_the_disk_before_it_counts(place: Place) -> None:
         assert launcher.fence(NONCE) == Fenced()
     lines = notes.read_text(encoding="utf-8").splitlines()
     assert {name: durably_named(lines, name, NONCE) for name in RECEIPTS} == dict.fromkeys(RECEIPTS, True)
-    assert durably_made(lines, NONCE, "attempts")
+    assert durably_made(lines, NONCE, "attempts") and durably_made(lines, "attempts", place.root.name)
 
 
 def test_what_is_told_of_notes() -> None:

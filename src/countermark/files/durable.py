@@ -4,12 +4,14 @@ Rules kept here:
 
 1. Bytes go to a temporary name in the same folder and are synced before the name that counts points at them; then the folder is synced.
 2. ``write_new`` creates exclusively by link(2), which unlike rename never replaces: of several writers exactly one succeeds.
-3. A failure leaves the name that counts as it was, and takes the temporary file away where the disk still allows that.
+3. A failure or an interrupt leaves the name that counts as it was, and takes the temporary file away where the disk still allows that.
 """
 
 import errno
 import os
 import secrets
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 
@@ -28,7 +30,7 @@ def replace(path: Path, data: bytes) -> None:
     temporary = _written_beside(path, data)
     try:
         os.replace(temporary, path)
-    except OSError:
+    except BaseException:
         _remove(temporary)
         raise
     sync_folder(path.parent)
@@ -41,6 +43,21 @@ def write_all(descriptor: int, data: memoryview) -> None:
         if not taken:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         data = data[taken:]
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder and those above it, durably, as far as they are not there. Raises ``OSError``.
+
+    The last one that is there is made durable as well: whoever made it may have died before that. Where we may not even list what is around
+    it, none of us made it.
+    """
+    absent = list(takewhile(lambda one: not one.exists(), (path, *path.parents)))
+    there = absent[-1].parent if absent else path
+    with suppress(PermissionError):
+        sync_folder(there.parent)
+    for one in reversed(absent):
+        one.mkdir(exist_ok=True)
+        sync_folder(one.parent)
 
 
 def sync_folder(path: Path) -> None:
@@ -62,7 +79,7 @@ def _written_beside(path: Path, data: bytes) -> Path:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    except OSError:
+    except BaseException:
         _remove(temporary)
         raise
     return temporary

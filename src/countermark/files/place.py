@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from countermark.files.durable import sync_folder, write_new
+from countermark.files.durable import make_folder, write_new
 
 #: Behind it comes the folder's inode.
 FILE: Final = "place-"
@@ -25,9 +25,7 @@ def made_place(folder: Path) -> str:
     """The name of the place, made now where there is none. Raises ``OSError``."""
     if (name := place_of(folder)) is not None:
         return name
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        sync_folder(folder.parent)
+    make_folder(folder)
     try:
         write_new(_file_of(folder), f"{secrets.token_hex(8)}\n".encode())
     except FileExistsError:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, TypeVar, final
 
 from countermark.files.checkpoints import read_checkpoint, step_of
-from countermark.files.durable import sync_folder, write_all
+from countermark.files.durable import make_folder, sync_folder, write_all
 from countermark.files.layouts.published import MANIFEST, PublishedManifest, encode_manifest, exact_file
 from countermark.files.leftovers import clear, filled
 from countermark.files.reading import Entry, OpenFile, is_folder, list_tree, open_below, reason
@@ -141,7 +141,7 @@ def _published(target: Path, fill: Callable[[Path], T | Refused[PublishDefect]],
     try:
         if os.path.lexists(target):
             return Refused(NonEmpty(FolderTaken(str(target))))
-        _make(target.parent)
+        make_folder(target.parent)
         clear(target.parent, of)
         with filled(target.parent, target.name) as temporary:
             try:
@@ -158,14 +158,6 @@ def _published(target: Path, fill: Callable[[Path], T | Refused[PublishDefect]],
         return made
     except OSError as error:
         raise PublishFailed(error, target, named=named) from error
-
-
-def _make(folder: Path) -> None:
-    """Make the folder, durably, and those above it that are not there yet."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(exist_ok=True)
-        sync_folder(one.parent)
 
 
 def _checked(copied: Path, step: int) -> CheckpointReadback | Refused[PublishDefect]:

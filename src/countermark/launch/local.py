@@ -113,7 +113,7 @@ class LocalLauncher:
         return self._start(folder)
 
     def _make_folder(self, folder: Path) -> None:
-        self.attempts_root.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(self.attempts_root)
         try:
             folder.mkdir()
         except FileExistsError:

@@ -19,6 +19,7 @@ from typing import Final
 
 from sqlalchemy import MetaData
 
+from countermark.files.durable import sync_folder
 from countermark.store.failures import StoreError, StoreIncomplete
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION, sqlite_script
 
@@ -27,23 +28,6 @@ OBSERVATIONS_FILE: Final = "observations.sqlite"
 TICKET_FILE: Final = "ticket.lock"
 ATTEMPTS_FOLDER: Final = "attempts"
 _NEW: Final = ".new"
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def make_folder(folder: Path) -> None:
-    """The folder and those above it, durably."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        sync_folder(path.parent)
 
 
 def make_database(path: Path, metadata: MetaData) -> None:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import QueuePool
 
+from countermark.files import durable
 from countermark.run.records import StoredVerdict
 from countermark.store import checks, creation, sweeps
 from countermark.store.base import Held, SqlStore
@@ -267,7 +268,7 @@ class SqliteStore(SqlStore):
         folder = folder.absolute()
         refuse_network(folder)
         with translated(folder, wait_s):
-            creation.make_folder(folder)
+            durable.make_folder(folder)
             with turn(folder / TICKET_FILE, wait_s):
                 made = creation.make_store(folder)
         cls.open(folder, create=False, wait_s=wait_s).close()

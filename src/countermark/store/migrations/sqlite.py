@@ -22,6 +22,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import StaticPool
 
+from countermark.files import durable
 from countermark.store import checks, creation
 from countermark.store.creation import LEDGER_FILE, OBSERVATIONS_FILE, TICKET_FILE
 from countermark.store.failures import NotAStore, StoreDamaged, StoreError, StoreIncomplete, StoreInUse, StoreMissing, StoreOfAnotherVersion
@@ -187,7 +188,7 @@ def _free_name(folder: Path, version: int) -> Path:
 def _copy(files: _Files, version: int) -> Path:
     """A folder with copies of both files, whole and durable once it has its name."""
     home = files.folder / BACKUPS
-    creation.make_folder(home)
+    durable.make_folder(home)
     for stray in home.glob(f".*{_NEW}"):
         shutil.rmtree(stray)
     new = home / f".{secrets.token_hex(8)}{_NEW}"
@@ -203,10 +204,10 @@ def _copy(files: _Files, version: int) -> Path:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    creation.sync_folder(new)
+    durable.sync_folder(new)
     named = _free_name(files.folder, version)
     new.rename(named)
-    creation.sync_folder(home)
+    durable.sync_folder(home)
     return named
 
 
