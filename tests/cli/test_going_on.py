@@ -1,17 +1,23 @@
 """From an attempt that failed to one that goes on: publish, inspect, status, resume, all by commands that a person types."""
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from countermark.app import rounds
+from countermark.app import inspect, rounds
 from countermark.cli import watching
 from countermark.cli.failures import CallRefused
+from countermark.evidence.members import CheckpointSeen
 from countermark.lines.surface import RetriesUsedUp
+from countermark.observe import local
+from countermark.run.attempts import AttemptKey
+from countermark.run.checkpoint import CheckpointReadback
 from countermark.run.records import RunUnknown
 from countermark.values import NonEmpty, Refused
+from countermark.verdict import fold
 from tests.cli.called import Caller
 from tests.cli.recipes import write_recipe
 from tests.faults import planted, proven_by
@@ -22,6 +28,13 @@ from tests.recipe.examples import CLEAN
 _COMMAND = (
     'echo "$COUNTERMARK_RESUME" >> resumed.txt; mkdir -p "$COUNTERMARK_ATTEMPT/work"; '
     'cp -r checkpoint-4 "$COUNTERMARK_ATTEMPT/work/"; exit 3'
+)
+
+#: Publishes the trainer's checkpoint of step 4 or, gone on from one, of step 8, as its attempt's, and fails.
+_PUBLISHES = (
+    'mkdir -p "$COUNTERMARK_ATTEMPT/work"; [ -n "$COUNTERMARK_RESUME" ] && step=checkpoint-8 || step=checkpoint-4; '
+    'cp -r $step "$COUNTERMARK_ATTEMPT/work/"; '
+    f'{sys.executable} -m countermark.cli.entry checkpoint publish "$COUNTERMARK_ATTEMPT/work/$step"; exit 3'
 )
 
 
@@ -77,6 +90,68 @@ def test_a_torn_checkpoint_is_refused_with_every_missing_component(here: Path, c
     assert [each["step"] for each in status["whyNot"] if each["code"] == "CheckpointNotAdmitted"] == [8]
     several = call("checkpoint", "inspect", str(torn), f"{folder}/checkpoints/step-4", "--for", run, "--json")
     assert (several.code, [each["ok"] for each in several.document()["checkpoints"]]) == (1, [False, True])
+
+
+# ------------------------------------------------------------------------------------------- two attempts and one location
+
+
+@pytest.fixture
+def twice(here: Path, call: Caller) -> tuple[str, Path, Path]:
+    """A run of two attempts that failed, the second gone on from the first; each published a checkpoint, of steps 4 and 8."""
+    for step in (4, 8):
+        folders.checkpoint(here, step)
+    write_recipe(here, **{name: f'"{spelling}"' for name, spelling in CLEAN.items() if name != "target_modules"})
+    run = call("run", "recipe.toml", "--json", "--", "sh", "-c", _PUBLISHES).document()["run"]
+    assert call("resume", run).code == 1
+    first, second = call("attempts", run, "--json").document()["folders"].values()
+    return run, Path(first, "checkpoints/step-4"), Path(second, "checkpoints/step-8")
+
+
+def codes_for(call: Caller, run: str, *paths: Path) -> list[list[str]]:
+    """What speaks against going on from each checkpoint, each looked at for the run."""
+    return [call("checkpoint", "inspect", str(path), "--for", run, "--json").codes() for path in paths]
+
+
+def test_o16_each_in_its_own_place_is_admitted_and_gone_on_from(call: Caller, twice: tuple[str, Path, Path]) -> None:
+    run, four, eight = twice
+    assert codes_for(call, run, four, eight) == [[], []]
+    assert call("resume", run, "--json").document()["verdict"] == "ResumeAvailable"
+    causes = [each["cause"][0] for each in call("attempts", run, "--json").document()["attempts"]]
+    assert causes == ["InitialAttempt", "Resume", "Resume"]
+
+
+@proven_by(planted(inspect, "_elsewhere", lambda readback: ()))
+def test_o16_what_two_published_into_the_folder_of_one_is_gone_on_from_by_nobody(call: Caller, twice: tuple[str, Path, Path]) -> None:
+    run, four, eight = twice
+    eight.rename(four.parent / "step-8")
+    assert codes_for(call, run, four, four.parent / "step-8") == [[], ["AttemptElsewhere"]]
+    (four.parent / "step-8" / "rng_state.pth").unlink()
+    broken = ["ComponentMissing", "PublicationIncomplete", "AttemptElsewhere"]
+    assert codes_for(call, run, four.parent / "step-8") == [broken]
+    for act in ("status", "resume", "retry"):
+        assert (call(act, run).code, call(act, run, "--json").codes()) == (1, ["ForeignMember"])
+    assert len(call("attempts", run, "--json").document()["attempts"]) == 2
+
+
+def at_one_place(attempt: AttemptKey, step: int, path: str, readback: CheckpointReadback) -> CheckpointSeen:
+    """As an observer tells it for whom both attempts publish to one path."""
+    return CheckpointSeen(attempt, step, "/shared/newest", readback)
+
+
+@proven_by(planted(fold, "_shared_locations", lambda found: ()))
+def test_o16_two_attempts_at_one_place_block_the_run_and_no_checkpoint_is_admitted(
+    call: Caller, twice: tuple[str, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, *_ = twice
+    monkeypatch.setattr(local, "CheckpointSeen", at_one_place)
+    status = call("status", run, "--json").document()
+    assert (status["verdict"], [each["code"] for each in status["blockers"]]) == ("Blocked", ["SharedLocation"])
+    assert call("resume", run, "--json").codes() == ["ResumeUnavailable"]
+    assert call("resume", run, "--from", "8", "--json").codes() == ["ResumeUnavailable"]
+    assert len(call("attempts", run, "--json").document()["attempts"]) == 2
+
+
+# ------------------------------------------------------------------------------------------------- refusals beside answers
 
 
 def _first_refusal_wins(*args: object) -> None:

@@ -19,6 +19,7 @@ Evidence lines (what is left out was observed and is empty; effective manifests 
     P: {A1 p1 alive, A1 p1 dead boot b0}      alive, settling, dead, unbarred; "?" for a process without a receipt
     O: {A1 d}                                 a digest's letter; "at /path" for another place than the attempt's own
     K: {A1 s500, A1 s600 without rng_state}   also "mismatch model_weights", "unread model_weights", "unpublished"; several of them in a row
+                                              "at /path" first for another place
     M: {A1, A2 seed=18, A3 seed unread}
     any axis: n/a(why), X(why)                nobody looked; no reading
     cancelled, broken off, read backwards, grace: 10, abandoned: A1
@@ -210,15 +211,15 @@ def member(axis: str, text: str, source: str) -> Any:
 
 def _checkpoint(attempt: int, step: int, words: list[str]) -> Any:
     broken: dict[str, Any] = {}
-    how, published = "", True
-    for word in words:
+    how, published, place = "", True, words[1] if words[:1] == ["at"] else None
+    for word in words[2:] if place else words:
         if word in BROKEN:
             how = word
         elif word == "unpublished":
             published = False
         else:
             broken[word] = BROKEN[how](f"{word}.bin")
-    seen = checkpoint(attempt, step, **broken)
+    seen = checkpoint(attempt, step, place, **broken)
     return seen if published else replace(seen, readback=replace(seen.readback, marker=Incomplete(("a temporary name",))))
 
 

@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 from countermark.files.attempt_folder import CLAIM
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint, step_of
-from countermark.files.desired import CHECKPOINTS, read_desired
+from countermark.files.desired import CHECKPOINTS, Desired, read_desired
 from countermark.files.digest_cache import DigestCache
 from countermark.files.layouts import UNKNOWN_LAYOUT, numbered
 from countermark.files.publishing import PublishedCheckpoint
@@ -19,6 +19,7 @@ from countermark.lines.surface import AttemptUnnamed, SeveralOfStep
 from countermark.recipe import Manifest, manifest_from_spellings, spellings
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
+    AttemptElsewhere,
     CheckpointAbsent,
     CheckpointDefect,
     CheckpointNotThere,
@@ -36,6 +37,8 @@ from countermark.values import NonEmpty, Refused, shown
 _TOLD_MAX: Final = 5
 _LOOKED_INTO_MAX: Final = 100
 _THREADS_MAX: Final = 4
+
+Resumable: TypeAlias = AdmittedCheckpoint | SoundCheckpoint | Refused[CheckpointDefect]
 
 
 def inspect_checkpoints(
@@ -172,22 +175,40 @@ def _members_of(target: str, folder: Path | None, url: str | None) -> frozenset[
 
 def _resumable(
     readback: CheckpointReadback | CheckpointNotThere, desired: Manifest | None, members: frozenset[str] | None, vouched: bool
-) -> AdmittedCheckpoint | SoundCheckpoint | Refused[CheckpointDefect]:
+) -> Resumable:
     """Held against the work that is to go on; else against what it declares of itself; else as it is."""
     own = frozenset({readback.attempt}) if isinstance(readback, CheckpointReadback) and readback.attempt is not None else frozenset[str]()
     wanted = desired
     if wanted is None and isinstance(readback, CheckpointReadback) and readback.declared is not None:
         declared = manifest_from_spellings(readback.declared)
         wanted = None if isinstance(declared, Refused) else declared
-    if wanted is None:
-        return sound_checkpoint(readback, vouched=vouched)
-    return admit_checkpoint(readback, wanted, own if members is None else members, vouched=vouched)
+    answer: Resumable = sound_checkpoint(readback, vouched=vouched)
+    if wanted is not None:
+        answer = admit_checkpoint(readback, wanted, own if members is None else members, vouched=vouched)
+    refusal = NonEmpty.of((*(answer.defects if isinstance(answer, Refused) else ()), *_elsewhere(readback)))
+    return answer if refusal is None else Refused(refusal)
+
+
+def _elsewhere(readback: CheckpointReadback | CheckpointNotThere) -> tuple[AttemptElsewhere, ...]:
+    """Whether a checkpoint lies in the folder of another attempt than the one that it says it is of."""
+    if isinstance(readback, CheckpointNotThere) or readback.attempt is None:
+        return ()
+    holder = _holder(Path(readback.path))
+    said = None if holder is None else read_desired(holder)
+    if not isinstance(said, Desired) or said.attempt == readback.attempt:
+        return ()
+    return (AttemptElsewhere(readback.attempt, said.attempt),)
+
+
+def _holder(path: Path) -> Path | None:
+    """The attempt's folder that a path lies in."""
+    return next((parent for parent in path.absolute().parents if (parent / CLAIM).is_file()), None)
 
 
 def publish_checkpoint(path: str, into: str | None) -> PublishedCheckpoint | Refused[object]:
     """Publish a trainer's checkpoint that lies in an attempt's folder as that attempt's checkpoint, or into another folder."""
     real = Path(path).absolute()
-    attempt = next((parent for parent in real.parents if (parent / CLAIM).is_file()), None)
+    attempt = _holder(real)
     manifest = None if attempt is None else read_desired(attempt)
     if attempt is None or manifest is None:
         return Refused(NonEmpty(AttemptUnnamed(path)))

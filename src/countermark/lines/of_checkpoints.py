@@ -3,6 +3,7 @@
 from countermark.lines.sentence import Sentence, quoted, short
 from countermark.lines.texts import listed, plain
 from countermark.run.checkpoint import (
+    AttemptElsewhere,
     AttemptNotMember,
     CheckpointAbsent,
     CheckpointDefect,
@@ -48,6 +49,12 @@ def checkpoint_sentence(defect: CheckpointDefect) -> Sentence:
             )
         case AttemptNotMember(attempt):
             return Sentence(f"it was written by attempt {quoted(short(attempt))}, which is not one of this run's", _OLDER)
+        case AttemptElsewhere(attempt, holder):
+            return Sentence(
+                f"it was written by attempt {quoted(short(attempt))} and lies in the folder of attempt {quoted(short(holder))}: "
+                "two wrote to one place, and nothing there can be attributed",
+                "move it back into the folder of the attempt that wrote it: countermark attempts RUN says where each lies",
+            )
         case ManifestDiverges(divergences):
             differences = listed(
                 f"{plain(each.leaf)} is {quoted(each.found)} ({plain(each.source)}) where {quoted(each.desired)} is asked for"

@@ -47,6 +47,7 @@ __all__ = [
     "AdmittedCheckpoint",
     "ArtifactFact",
     "Atomic",
+    "AttemptElsewhere",
     "AttemptNotMember",
     "CheckpointAbsent",
     "CheckpointDefect",
@@ -176,6 +177,15 @@ class AttemptNotMember:
 
 @final
 @dataclass(frozen=True, slots=True)
+class AttemptElsewhere:
+    """The checkpoint was written by one attempt and lies in the folder of another, which may have written there too."""
+
+    attempt: str
+    holder: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Divergence:
     """One coordinate, or a leaf of it, that the checkpoint shows otherwise than the manifest asks, and where it shows that."""
 
@@ -212,6 +222,7 @@ CheckpointDefect = (
     | PublicationIncomplete
     | PublicationUnobserved
     | AttemptNotMember
+    | AttemptElsewhere
     | ManifestDiverges
 )
 
@@ -283,7 +294,7 @@ def sound_checkpoint(
     if refusal := NonEmpty.of((*component_defects(readback), *_publication(readback, vouched))):
         return Refused(refusal)
     digest = readback.digest
-    assert digest is not None, "a component that was not read is a defect"
+    assert digest is not None  # A component that was not read is a defect.
     return SoundCheckpoint(readback.path, readback.step, digest, vouched and isinstance(readback.publication, Unobserved), _SEAL)
 
 
@@ -303,10 +314,10 @@ def admit_checkpoint(
         *_membership(readback, members),
         *_divergences(readback, desired),
     )
-    digest = readback.digest
     if refusal := NonEmpty.of(defects):
         return Refused(refusal)
-    assert digest is not None, "a component that was not read is a defect"
+    digest = readback.digest
+    assert digest is not None  # A component that was not read is a defect.
     components = {component: reading.digest for component, reading in readback.components.items() if isinstance(reading, ComponentRead)}
     stands_in = vouched and isinstance(readback.publication, Unobserved)
     return AdmittedCheckpoint(readback.path, readback.layout, readback.step, readback.attempt, components, digest, stands_in, _SEAL)
@@ -395,16 +406,17 @@ def _publication(readback: CheckpointReadback, vouched: bool) -> tuple[Checkpoin
 
 
 def _membership(readback: CheckpointReadback, members: frozenset[str]) -> tuple[CheckpointDefect, ...]:
-    foreign = readback.attempt is not None and readback.attempt not in members
-    return (AttemptNotMember(readback.attempt),) if foreign and readback.attempt is not None else ()
+    attempt = readback.attempt
+    return () if attempt is None or attempt in members else (AttemptNotMember(attempt),)
 
 
 def _divergences(readback: CheckpointReadback, desired: Manifest) -> tuple[CheckpointDefect, ...]:
     wanted = spelled(desired)
+    declared = wanted if readback.declared is None else readback.declared
     found = [
-        Divergence(name, wanted[name], readback.declared.get(name, "nothing"), "its manifest")
-        for name in (ROSTER if readback.declared is not None else ())
-        if readback.declared is not None and readback.declared.get(name) != wanted[name]
+        Divergence(name, wanted[name], declared.get(name, "nothing"), "its manifest")
+        for name in ROSTER
+        if declared.get(name) != wanted[name]
     ]
     for fact in explained(readback.facts, desired):
         desired_leaf = leaf_spelling(wanted[fact.coordinate], fact.leaf)
