@@ -10,6 +10,7 @@ import pytest
 
 from countermark.files.checkpoints import list_checkpoints, read_checkpoint
 from countermark.files.layouts import deepspeed, deepspeed_files
+from countermark.files.layouts.reading import take, torch_state
 from countermark.run.checkpoint import (
     AdmittedCheckpoint,
     CheckpointDefect,
@@ -23,7 +24,9 @@ from countermark.run.checkpoint import (
     PublicationUnobserved,
     StepWitness,
     admit_checkpoint,
+    admit_weights_only,
 )
+from countermark.values import Refused
 from tests.faults import planted, proven_by
 from tests.files.folders import generators, group, scheduler
 from tests.files.layouts import breaking
@@ -183,19 +186,52 @@ def test_the_optimizers_step_is_where_its_kernel_keeps_it(tmp_path: Path, state:
     assert steps(path)[OPTIMIZER] == {8}
 
 
+def divided(workers: int = 2, **changes: Any) -> dict[str, bytes]:
+    """The files of a save whose weights are divided: a worker's are beside its piece of the optimizer's state."""
+    kept = {key: value for key, value in optimizer_states()["optimizer_state_dict"].items() if key != "base_optimizer_state"}
+    state = {"optimizer_state_dict": optimizer_states()["optimizer_state_dict"]["base_optimizer_state"], "fp32_flat_groups": [zeros(96)]}
+    piece = torch_file({"optimizer_state_dict": kept | {"partition_count": workers} | state | changes})
+    model = torch_file(model_states(workers=workers, whole=False))
+    names = {f"global_step8/zero_pp_rank_{rank}_mp_rank_00_model_states.pt": model for rank in range(workers)}
+    return {"latest": b"global_step8", **names, **{optimizer_name(rank): piece for rank in range(workers)}}
+
+
+FOREIGN = ComponentForeign(OPTIMIZER, "it is the state of 2 workers, and one alone cannot go on from it")
+
+
 def test_divided_weights_have_a_file_for_each_worker(tmp_path: Path) -> None:
-    third = {"optimizer_state_dict": optimizer_states()["optimizer_state_dict"]["base_optimizer_state"], "base_optimizer_state": None}
-    kept = {key: value for key, value in optimizer_states(workers=2)["optimizer_state_dict"].items() if key != "base_optimizer_state"}
-    piece = torch_file({"optimizer_state_dict": kept | {"partition_count": 2, "optimizer_state_dict": third["optimizer_state_dict"]}})
-    model = torch_file(model_states(workers=2, whole=False))
-    names = [f"global_step8/zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in range(2)]
-    files: Files = {"latest": b"global_step8", names[0]: model, names[1]: model, optimizer_name(0): piece, optimizer_name(1): piece}
-    assert steps(folder(tmp_path, "out", files)) == {WEIGHTS: {8}, OPTIMIZER: {8}, SCHEDULER: {8}, POSITION: {8}}
-    torn = defects(folder(tmp_path, "torn", files | {names[1]: None}))
+    names = [name for name in divided() if name.endswith("model_states.pt")]
+    path = folder(tmp_path, "out", dict(divided()))
+    assert steps(path) == {WEIGHTS: {8}, OPTIMIZER: {8}, SCHEDULER: {8}, POSITION: {8}}
+    assert not isinstance(admit_weights_only(read(path)), Refused)
+    torn = defects(folder(tmp_path, "torn", divided() | {names[1]: None}))
     said = f"model_weights: files of model states: 1 of 2 are there; missing: {names[1]}"
-    assert torn == incomplete(ComponentMissing(WEIGHTS), ComponentMissing(GENERATORS), whys=(said,)) + Counter(
-        [ComponentForeign(OPTIMIZER, "it is the state of 2 workers, and one alone cannot go on from it")]
-    )
+    assert torn == incomplete(ComponentMissing(WEIGHTS), ComponentMissing(GENERATORS), whys=(said,)) + Counter([FOREIGN])
+
+
+def taken_whole(read: deepspeed._Read, name: str) -> deepspeed._OptimizerSays | None:
+    """As if the weights were not in it."""
+    return take(read.parts[OPTIMIZER], read.folder, name, torch_state(deepspeed._optimizer_says, deepspeed.GLOBALS))
+
+
+@proven_by(planted(deepspeed, "_take_divided", taken_whole))
+def test_divided_weights_are_in_the_files_of_the_optimizer(tmp_path: Path) -> None:
+    """Without one of them there are no weights either, and what changes in one component moves its digest alone."""
+    clean = read(folder(tmp_path / "clean", "out", dict(divided())))
+    for changed, changes in ((WEIGHTS, {"fp32_flat_groups": [zeros(95)]}), (OPTIMIZER, {"clip_grad": 1.0})):
+        other = read(folder(tmp_path / changed, "out", dict(divided(**changes))))
+        digests = [[part.digest for part in one.components.values() if isinstance(part, ComponentRead)] for one in (clean, other)]
+        assert [one for one, a, b in zip((WEIGHTS, OPTIMIZER), *digests, strict=False) if a != b] == [changed]
+    cut = folder(tmp_path, "cut", divided() | {optimizer_name(1): CUT})
+    why = f"{optimizer_name(1)}: it is cut: the directory at its end is missing"
+    assert defects(cut) == incomplete(ComponentUnread(WEIGHTS, why), ComponentUnread(OPTIMIZER, why), ComponentMissing(GENERATORS))
+    gone = folder(tmp_path, "gone", divided() | {optimizer_name(1): None})
+    said = f"optimizer_state: workers' states: 1 of 2 are there; missing: {optimizer_name(1)}"
+    none = (ComponentMissing(WEIGHTS), ComponentMissing(OPTIMIZER), ComponentMissing(GENERATORS))
+    assert defects(gone) == incomplete(*none, whys=(said,))
+    kept = {name: torch_file(optimizer_states(workers=2)) for name in (optimizer_name(0), optimizer_name(1))}
+    told = tuple(f"{name}: it holds no fp32_flat_groups, a piece of the weights" for name in kept)
+    assert whys(folder(tmp_path, "two", divided() | kept), WEIGHTS) == told
 
 
 def test_files_of_another_save_are_named(tmp_path: Path) -> None:
@@ -205,8 +241,8 @@ def test_files_of_another_save_are_named(tmp_path: Path) -> None:
     assert whys(path, OPTIMIZER) == tuple(
         f"{name} is of no worker of this save" for name in (optimizer_name(1), optimizer_name(0, "bf16_"))
     )
-    divided = folder(tmp_path, "divided", alone() | {optimizer_name(0): torch_file(optimizer_states(workers=4))})
-    assert whys(divided, OPTIMIZER) == ("it was divided over 4 workers, and the model's states tell of 1",)
+    four = folder(tmp_path, "four", alone() | {optimizer_name(0): torch_file(optimizer_states(workers=4))})
+    assert whys(four, OPTIMIZER) == ("it was divided over 4 workers, and the model's states tell of 1",)
 
 
 # -------------------------------------------------------------------------------------------------------- hostile
@@ -226,6 +262,14 @@ def test_no_number_of_workers_is_counted_up_to(tmp_path: Path) -> None:
         ({"dp_world_size": None, "global_steps": "8"}, ("it tells no dp_world_size", "it tells no global_steps")),
         ({"optimizer": {"state": {}}}, ("it holds a whole optimizer, which is not one of ZeRO",)),
         ({"dp_world_size": 0}, ("it tells of 0 x 1 workers",)),
+        (
+            {"module": None, "num_experts": [8]},
+            (
+                "it holds no module: the layers of a pipeline lie in files of their own, which are not read",
+                "it is of a mixture of experts, which lie in files of their own that are not read",
+            ),
+        ),
+        ({"num_experts": [8]}, ("it is of a mixture of experts, which lie in files of their own that are not read",)),
         ({"client": Global("os", "system", ("true",))}, ("its pickle names 'os system', which is not executed and not known",)),
         (
             {"client": Global("deepspeed.launcher", "main")},

@@ -7,8 +7,10 @@ Rules kept here:
    random generators have portions of it, each with a digest of its own. All the rest goes with the weights.
 3. The step is ``global_steps``. Neither the optimizer nor the scheduler takes one where the gradients overflowed, so ``skipped_steps`` are
    added to theirs.
-4. Moments are flat pieces of all tensors together: that they are of the weights beside them cannot be told from their shapes.
-5. Objects of DeepSpeed's classes stay inert: they are known by name, and nothing of it is imported.
+4. Where each worker has a file with the model's states of its own, that holds none of the weights: they are in the worker's file with the
+   optimizer's states, which then has a portion for each of the two.
+5. Moments are flat pieces of all tensors together: that they are of the weights beside them cannot be told from their shapes.
+6. Objects of DeepSpeed's classes stay inert: they are known by name, and nothing of it is imported.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,6 +54,8 @@ GLOBALS: Final = frozenset(
         "argparse Namespace",
     }
 )
+#: Each worker's piece of weights that are divided among all of them.
+_DIVIDED: Final = "fp32_flat_groups"
 #: Values of the model's file that tell the place in the data.
 _POSITION: Final = ("global_samples", "data_sampler")
 #: Names under which Megatron's scripts keep the states of the generators there → the trainer's own.
@@ -136,7 +140,7 @@ def _tagged(folder: Path, entries: tuple[Entry, ...]) -> _Read:
         _note(read, Component.MODEL_WEIGHTS, "files of model states", ranks.missing(*workers))
     elif not ranks.found:
         read.parts[Component.MODEL_WEIGHTS].absent.append(ranks.form.format(data=0, model=0))
-    _take_optimizers(read, tag, workers)
+    _take_optimizers(read, tag, workers, divided=ranks.divided)
     named = TAG.numbered(tag.below.rstrip("/"))
     if named is not None:
         read.parts[Component.MODEL_WEIGHTS].steps.append(StepWitness(f"{tag.below.rstrip('/')}: its name", named.number))
@@ -177,15 +181,13 @@ def _take_model(read: _Read, name: str) -> None:
 
     says = take_values(read.folder, name, judge, GLOBALS)
     weights = read.parts[Component.MODEL_WEIGHTS]
-    if isinstance(says, Whys):
-        weights.refuse(name, says)
-    elif isinstance(says, _ModelSays):
-        read.says.append(says)
-        weights.steps.append(StepWitness(f"{name}: global_steps", says.step))
-        read.reading.step = says.step if read.reading.step is None else read.reading.step
-        read.reading.facts.extend(says.facts)
-    else:
-        weights.defect(says)
+    if not isinstance(says, _ModelSays):
+        weights.note(name, says)
+        return
+    read.says.append(says)
+    weights.steps.append(StepWitness(f"{name}: global_steps", says.step))
+    read.reading.step = says.step if read.reading.step is None else read.reading.step
+    read.reading.facts.extend(says.facts)
 
 
 def _model_says(values: Mapping[str, object]) -> _ModelSays | Whys:
@@ -196,8 +198,10 @@ def _model_says(values: Mapping[str, object]) -> _ModelSays | Whys:
         whys.append(f"it tells of {data} x {model} workers")
     if values.get("optimizer") is not None:
         whys.append("it holds a whole optimizer, which is not one of ZeRO")
-    if not isinstance(values.get("module"), dict) and "param_shapes" not in values:
-        whys.append("it holds no module")
+    if not isinstance(values.get("module"), dict):
+        whys.append("it holds no module: the layers of a pipeline lie in files of their own, which are not read")
+    if values.get("num_experts"):
+        whys.append("it is of a mixture of experts, which lie in files of their own that are not read")
     skipped = whole_number(values.get("skipped_steps")) or 0
     return Whys(tuple(whys)) if whys else _ModelSays(data, model, step, skipped, tuple(_settings(table_of(values.get("ds_config")))))
 
@@ -237,11 +241,7 @@ def _portion(read: _Read, name: str, values: OpenValues, says: _ModelSays) -> No
         parts[Component.RNG_STATE].whys.extend(f"{name}: {why}" for why in whys)
         parts[Component.RNG_STATE].workers = says.data * says.model
     rest = {key: value for key, value in state.items() if key not in (*_POSITION, *_KEPT, "lr_scheduler")}
-    whole = values.portions.portion(f"{name}: model_weights", rest)
-    if isinstance(whole, Whys):
-        parts[Component.MODEL_WEIGHTS].refuse(name, whole)
-    else:
-        parts[Component.MODEL_WEIGHTS].files.append(whole)
+    values.put_value(parts[Component.MODEL_WEIGHTS], rest, f"{name}: model_weights")
 
 
 def _judge_scheduler(read: _Read, scheduler: Mapping[str, object], source: str, skipped: int) -> None:
@@ -277,28 +277,52 @@ class _OptimizerSays:
     facts: tuple[ArtifactFact, ...]
 
 
-def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None) -> None:
-    """Each worker's piece of the optimizer's state."""
+def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None, *, divided: bool) -> None:
+    """Each worker's piece of the optimizer's state, and where the weights are ``divided``, of these."""
     ranks = optimizer_files(tag.below, read.names)
     parts = read.parts[Component.OPTIMIZER_STATE]
     told: dict[int, str] = {}
-    divided: set[int] = set()
+    counts: set[int] = set()
     for name in ranks.found.values():
-        says = take(parts, read.folder, name, torch_state(_optimizer_says, GLOBALS))
+        says = _take_divided(read, name) if divided else take(parts, read.folder, name, torch_state(_optimizer_says, GLOBALS))
         if says is not None:
-            divided.update(says.workers)
+            counts.update(says.workers)
             read.reading.facts.extend(says.facts)
             told.update({step: name for step in says.steps if step not in told})
     parts.steps.extend(_witness(f"{name}: step", step, read.skipped) for step, name in sorted(told.items()))
-    if workers is None and len(divided) == 1:
-        workers = divided.pop(), max((rank for _, rank in ranks.found), default=0) + 1
+    if workers is None and len(counts) == 1:
+        workers = counts.pop(), max((rank for _, rank in ranks.found), default=0) + 1
     if workers is None:
         parts.absent.extend(() if ranks.found else (ranks.form.format(data=0, model=0),))
         return
-    _note(read, Component.OPTIMIZER_STATE, "workers' states", ranks.missing(*workers))
-    if others := sorted(divided - {workers[0]}):
+    missing = ranks.missing(*workers)
+    _note(read, Component.OPTIMIZER_STATE, "workers' states", missing)
+    read.parts[Component.MODEL_WEIGHTS].absent.extend(missing.names if divided else ())
+    if others := sorted(counts - {workers[0]}):
         parts.whys.append(f"it was divided over {others[0]} workers, and the model's states tell of {workers[0]}")
     parts.workers = workers[0] * workers[1]
+
+
+def _take_divided(read: _Read, name: str) -> _OptimizerSays | None:
+    """A worker's file that holds its piece of the weights beside that of the optimizer's state."""
+    both = (Component.MODEL_WEIGHTS, Component.OPTIMIZER_STATE)
+
+    def judge(values: OpenValues) -> _OptimizerSays | Whys:
+        says = _optimizer_says(values.file, values.opened)
+        state = table_of(values.values.get("optimizer_state_dict"))
+        if isinstance(says, Whys) or _DIVIDED not in state:
+            return says if isinstance(says, Whys) else Whys((f"it holds no {_DIVIDED}, a piece of the weights",))
+        rest = {**values.values, "optimizer_state_dict": {key: value for key, value in state.items() if key != _DIVIDED}}
+        for component, held in zip(both, (state[_DIVIDED], rest), strict=True):
+            values.put_value(read.parts[component], held, f"{name}: {component}")
+        return says
+
+    says = take_values(read.folder, name, judge, GLOBALS)
+    if isinstance(says, _OptimizerSays):
+        return says
+    for component in both:
+        read.parts[component].note(name, says)
+    return None
 
 
 def _optimizer_says(file: TorchFile, opened: OpenFile) -> _OptimizerSays | Whys:

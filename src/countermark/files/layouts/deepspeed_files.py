@@ -82,9 +82,14 @@ class Ranks:
     found: dict[tuple[int, int], str]
     others: tuple[str, ...] = ()
 
+    @property
+    def divided(self) -> bool:
+        """Whether each worker that divides the data has a file of its own."""
+        return "{data}" in self.form
+
     def missing(self, data: int, model: int) -> "Missing":
         """What is missing of so many workers, and what is there beyond them."""
-        rows = data if "{data}" in self.form else 1
+        rows = data if self.divided else 1
         held = {rank for rank in self.found if rank[0] < rows and rank[1] < model}
         every = ((row, column) for row in range(rows) for column in range(model))
         absent = (self.form.format(data=row, model=column) for row, column in every if (row, column) not in held)

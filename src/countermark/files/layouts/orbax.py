@@ -159,10 +159,7 @@ def _read_tree(folder: _Folder, below: str, of_item: Component | None) -> set[Co
         folder.whys.append(f"{below}{TREE} lists no array")
     if not isinstance(arrays, Arrays):
         for component in {*components.values(), *([of_item] if of_item else [])}:
-            if isinstance(arrays, Whys):
-                folder.of(component).refuse(below or TREE, arrays)
-            else:
-                folder.of(component).defect(arrays)
+            folder.of(component).note(below or TREE, arrays)
         return set(components.values())
     arrays.hash()
     for leaf, component in components.items():

@@ -111,7 +111,11 @@ class OpenValues:
 
     def put(self, parts: Parts, name: str, called: str) -> None:
         """The value of this name as a portion of a component, ``called`` so there."""
-        portion = self.portions.portion(called, self.values[name])
+        self.put_value(parts, self.values[name], called)
+
+    def put_value(self, parts: Parts, value: object, called: str) -> None:
+        """Any value of the file as a portion of a component."""
+        portion = self.portions.portion(called, value)
         if isinstance(portion, Whys):
             parts.refuse(called, portion)
         else:

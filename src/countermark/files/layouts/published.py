@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal, final
 
 import msgspec
 
-from countermark.files.digest_cache import hash_ranges
+from countermark.files.digest_cache import hash_whole
 from countermark.files.documents import parse_object
 from countermark.files.layouts.reading import LayoutReading, Naming
 from countermark.files.reading import OpenFile, is_plain_name, open_below, read_small
@@ -235,8 +235,8 @@ def exact_file(folder: Path, name: str) -> FileReading | FileDefect:
     if not isinstance(opened, OpenFile):
         return opened
     with opened:
-        digests = hash_ranges(opened, ((0, opened.size),))
-    return FileReading(name, digests[0], opened.size) if isinstance(digests, tuple) else digests
+        digest = hash_whole(opened)
+    return FileReading(name, digest, opened.size) if isinstance(digest, Sha256) else digest
 
 
 def _renamed(path: Path, manifest: PublishedManifest) -> Publication:

@@ -177,6 +177,7 @@ class Parts:
 
     def join(self, other: "Parts") -> None:
         """Take what another reading found into this one."""
+        self.workers = max(self.workers, other.workers)
         self.files.extend(other.files)
         self.steps.extend(other.steps)
         self.absent.extend(other.absent)
@@ -196,6 +197,13 @@ class Parts:
         """Note why a file is not what it must be."""
         self.whys.extend(why if name in why else f"{name}: {why}" for why in whys.texts)
 
+    def note(self, name: str, found: "Whys | FileDefect") -> None:
+        """Note what keeps a file from counting."""
+        if isinstance(found, Whys):
+            self.refuse(name, found)
+        else:
+            self.defect(found)
+
 
 def take(parts: Parts, folder: Path, name: str, parse: Callable[[OpenFile], T | Whys | FileDefect]) -> T | None:
     """One file of a component: hashed and parsed from one descriptor. What keeps it from counting is noted, and None returned."""
@@ -212,11 +220,8 @@ def take(parts: Parts, folder: Path, name: str, parse: Callable[[OpenFile], T | 
         except (OSError, ShortRead) as error:
             parts.defect(opened.judged(error))
             return None
-    if isinstance(parsed, FileDefect):
-        parts.defect(parsed)
-        return None
-    if isinstance(parsed, Whys):
-        parts.refuse(name, parsed)
+    if isinstance(parsed, Whys | FileDefect):
+        parts.note(name, parsed)
         return None
     assert isinstance(digest, Sha256), "a file without a digest was not parsed"
     parts.files.append(FileReading(name, digest, opened.size))
