@@ -2,18 +2,22 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from countermark.files.checkpoints import read_checkpoint
+from countermark.files.digest_cache import DigestCache
+from countermark.files.layouts import published
 from countermark.files.leftovers import alone_in
 from countermark.files.outputs import OutputReading, measure_output
+from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint
 from countermark.run.checkpoint import AdmittedCheckpoint, Atomic, CheckpointReadback, admit_checkpoint
 from countermark.run.retention import Held, OnlyAdmitted, RetentionPlan, Surplus
 from countermark.train import CannotTrain, publishing
 from tests.faults import planted, proven_by
+from tests.files import folders
 from tests.train.tiny import WORK_KEY, Attempt, Tiny, honest, train
 
 pytestmark = pytest.mark.torch
@@ -96,6 +100,36 @@ def test_an_attempt_that_was_given_up_takes_nothing_away(tiny: Tiny, receipt: st
     attempt = trained(tiny)
     (attempt.folder / receipt).touch()
     assert publishing.retain(tiny_retention(attempt, keep=1)) == ()
+
+
+def bytes_read(act: Callable[[], object]) -> int:
+    """How many bytes this process asked the system for meanwhile."""
+    told = Path("/proc/self/io")
+    before, _, after = told.read_bytes(), act(), told.read_bytes()
+    first, last = (int(dict(line.split(b": ") for line in text.splitlines())[b"rchar"]) for text in (before, after))
+    return last - first
+
+
+@proven_by(
+    planted(publishing, "DigestCache", lambda folder: DigestCache(None)),
+    planted(published, "hash_whole", lambda opened: opened.sha256(0, opened.size)),
+)
+def test_what_was_measured_of_a_checkpoint_before_is_not_read_again(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is of 16 MiB, and the digests are where ``checkpoint inspect`` keeps them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("countermark.files.digest_cache.RACY_NS", 0)
+    attempt = tiny.attempt()
+    assignment = attempt.training().assignment
+    for step in (2, 4, 6, 8):
+        source = folders.checkpoint(tmp_path, step)
+        (source / "events").write_bytes(bytes(16 << 20))
+        given = {"attempt": assignment.nonce, "work_key": assignment.work_key, "manifest": attempt.desired}
+        assert isinstance(publish_checkpoint(source, assignment.checkpoints, step=step, **given), PublishedCheckpoint)
+    once = bytes_read(lambda: publishing.retain(tiny_retention(attempt, keep=2)))
+    again = bytes_read(lambda: publishing.retain(tiny_retention(attempt, keep=2)))
+    assert again < 1 << 20 < 64 << 20 <= once, (once, again)
+    looked = DigestCache(tmp_path / "cache/countermark/digests")
+    assert isinstance(read_checkpoint(assignment.checkpoints / "step-8", looked), CheckpointReadback) and looked.hashed == 0
 
 
 def test_nothing_is_taken_away_while_another_decides(tiny: Tiny) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countermark.cli.failures import CallRefused, WrongCall
-from countermark.cli.user_folders import digests_folder
+from countermark.files.user_folders import digests_folder
 from countermark.values import Refused, Request, Unreadable, shown
 
 if TYPE_CHECKING:

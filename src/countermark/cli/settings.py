@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast, final
 
-from countermark.cli.user_folders import of_user
+from countermark.files.user_folders import of_user
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
 from countermark.values import NonEmpty, Principal, Refused, Unreadable
 

@@ -5,11 +5,13 @@ Rules kept here:
 1. What is published is copied from the trainer's own folder, durably and by one rename. The trainer's copy is taken away afterwards where
    it lies in the attempt's scratch folder, and left alone elsewhere.
 2. What is kept is decided where ``countermark checkpoint prune`` decides it: a published checkpoint is read back and admitted before an
-   older one is taken away, and one that is not admitted counts for nothing.
+   older one is taken away, and one that is not admitted counts for nothing. What was measured of one before is not read again: the digests
+   are kept where ``checkpoint inspect`` keeps them.
 3. An attempt that somebody gave up takes nothing away any more: its successor may be reading there.
 4. The attempt writes under its own folder only, and the output place is taken once.
 """
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,9 +19,11 @@ from typing import Any
 
 from countermark.files.attempt_folder import FENCED, STOP, present
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
+from countermark.files.digest_cache import DigestCache
 from countermark.files.leftovers import alone_in
 from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint, publish_output
 from countermark.files.retention import carry_out, held
+from countermark.files.user_folders import digests_folder
 from countermark.run.checkpoint import CheckpointNotThere, admit_checkpoint, component_defects
 from countermark.run.retention import Held, plan_retention
 from countermark.train.assignment import Assignment
@@ -60,14 +64,15 @@ def retain(assignment: Assignment) -> tuple[str, ...]:
     with alone_in(place) as alone:
         if not alone:
             return ()
-        found = [_held(assignment, place, name) for _, name in listed.checkpoints]
+        cache = DigestCache(digests_folder(os.environ))
+        found = [_held(assignment, place, name, cache) for _, name in listed.checkpoints]
         plan = plan_retention(found, keep, {})
         gone = () if isinstance(plan, Refused) else carry_out(place, plan, _unheard)
         return () if isinstance(gone, Refused) else gone
 
 
-def _held(assignment: Assignment, place: Path, name: str) -> Held:
-    readback = read_checkpoint(place / name)
+def _held(assignment: Assignment, place: Path, name: str, cache: DigestCache) -> Held:
+    readback = read_checkpoint(place / name, cache)
     return held(place, name, readback, admit_checkpoint(readback, assignment.manifest, frozenset({assignment.nonce})))
 
 
