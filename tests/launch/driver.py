@@ -121,6 +121,10 @@ def nothing_is_tried_again() -> None:
     _put(patience, "PASSING", frozenset[int]())
 
 
+def own_receipt_is_anothers() -> None:
+    _put(patience, "read_bounded", lambda path, bytes_max: None)
+
+
 def signals_stay_ignored() -> None:
     _put(trainer.signal, "valid_signals", lambda: set[signal.Signals]())
 
@@ -170,6 +174,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         no_kill_after_grace,
         log_is_not_bounded,
         nothing_is_tried_again,
+        own_receipt_is_anothers,
         signals_stay_ignored,
         every_end_is_a_success,
         every_end_is_a_failure,
@@ -192,14 +197,16 @@ def _put(target: Any, attribute: str, replacement: object) -> None:
     setattr(target, attribute, replacement)
 
 
-def fill_disk(name: str, times: int) -> None:
-    """The first ``times`` writes of a receipt find no space on the disk."""
+def fill_disk(name: str, times: int, *, late: bool) -> None:
+    """The first ``times`` writes of a receipt find no space on the disk; ``late``: none to confirm the name that they gave it."""
     write = durable.write_new
     left = [times]
 
     def write_new(path: Path, data: bytes) -> None:
         if path.name == name and left[0] > 0:
             left[0] -= 1
+            if late:
+                write(path, data)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write(path, data)
 
@@ -240,6 +247,7 @@ def main() -> int:
     parser.add_argument("--plant", choices=tuple(FAULTS), action="append", default=[])
     parser.add_argument("--full", metavar="RECEIPT")
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--late", action="store_true")
     parser.add_argument("--meet", type=int, default=0, metavar="COUNT")
     parser.add_argument("--history")
     parser.add_argument("--note", type=Path, metavar="FILE")
@@ -251,7 +259,7 @@ def main() -> int:
             _put(os, name, call)
     if options.full:
         _put(supervisor, "_START_WAIT_S", 1.0)
-        fill_disk(options.full, options.times)
+        fill_disk(options.full, options.times, late=options.late)
 
     if options.meet:
         meet(Path(rest[-1]).parent.parent / "meeting", options.meet)

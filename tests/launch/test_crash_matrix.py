@@ -160,6 +160,16 @@ def test_a_disk_that_is_full_for_a_moment_delays_a_receipt_and_is_said(place: Pl
     assert [path.name for path in place.folder().iterdir() if path.name.startswith(".tmp")] == []
 
 
+@pytest.mark.parametrize("receipt", ["start.json", "process.json", "terminal.json"])
+@proven_by(in_supervisor("own_receipt_is_anothers"))
+def test_a_receipt_that_got_its_name_and_no_confirmation_is_confirmed_later_and_nobody_elses(place: Place, receipt: str) -> None:
+    answer = place.launcher("--full", receipt, "--late", "--times", "1").dispatch(place.order())
+    assert answer == Dispatched("started")
+    assert place.terminal().outcome == Succeeded()
+    assert place.runs() == 1
+    place.wait(lambda: "the receipt was written after" in place.log(), 3)
+
+
 def test_a_disk_that_stays_full_before_the_start_refuses_and_leaves_nothing_started(place: Place) -> None:
     """The supervisor says itself that it did not start, after it removed what it wrote beside the receipt's place."""
     result = place.launcher("--full", "start.json", "--times", "1000000").dispatch(place.order())

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from countermark.files import durable
 from countermark.launch.local import Dispatched, Fenced, LocalLauncher
-from countermark.launch.stopping import Stopped
+from countermark.launch.stopping import NothingToStop, Stopped
 from tests.faults import planted, proven_by
 from tests.launch.conftest import NONCE, Place
 from tests.launch.noting import durably_made, durably_named, just_written, noting
@@ -62,3 +62,14 @@ def test_a_fence_that_was_found_is_synced_once_more(place: Place) -> None:
     lines = notes.read_text(encoding="utf-8").splitlines()
     assert not any(line.endswith(" fenced") for line in lines), "the first one stands"
     assert lines[-1] == f"synced {NONCE}"
+
+
+@proven_by(names_are_not_synced)
+def test_a_request_to_stop_that_was_found_is_synced_once_more(place: Place) -> None:
+    place.folder().mkdir(parents=True)
+    assert place.launcher().stop(NONCE, 5) == NothingToStop()
+    notes = place.root / "notes"
+    notes.touch()
+    with patch.multiple("os", **noting(notes)):
+        assert place.launcher().stop(NONCE, 5) == NothingToStop()
+    assert f"synced {NONCE}" in notes.read_text(encoding="utf-8").splitlines()

@@ -1,13 +1,16 @@
 """Orders: every reason against one is named, and what is written down is read again."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countermark.files import durable
 from countermark.launch import order as module
 from countermark.launch import patience
 from countermark.launch.order import LaunchOrder, claim_of, reasons_against
@@ -106,7 +109,7 @@ class Disk:
     def __init__(self, times: int, number: int) -> None:
         self.times, self.number, self.pauses, self.said = times, number, list[float](), list[str]()
 
-    def write(self) -> None:
+    def write_new(self, path: Path, data: bytes) -> None:
         if self.times > 0:
             self.times -= 1
             raise OSError(self.number, "said by the disk")
@@ -116,8 +119,9 @@ class Disk:
         return True
 
 
-def patience_with(disk: Disk, give_up_s: float = 1e9) -> OSError | None:
-    return write_patiently(disk.write, disk.said.append, give_up_s, disk.pause)
+def patience_with(disk: Disk, give_up_s: float = 1e9, pause: Callable[[float], bool] | None = None) -> OSError | None:
+    with planted(durable, "write_new", disk.write_new)():
+        return write_patiently(Path("receipt"), b"x", disk.said.append, give_up_s, pause or disk.pause)
 
 
 @proven_by(planted(patience, "PASSING", frozenset[int]()))
@@ -140,4 +144,11 @@ def test_what_will_not_pass_is_not_tried_again() -> None:
 def test_patience_ends() -> None:
     disk = Disk(1000, 28)
     assert isinstance(patience_with(disk, give_up_s=0), OSError)
-    assert isinstance(write_patiently(disk.write, disk.said.append, 1e9, lambda seconds: False), OSError)
+    assert isinstance(patience_with(disk, pause=lambda seconds: False), OSError)
+
+
+@proven_by(planted(patience, "read_bounded", lambda path, bytes_max: b"ours"))
+def test_what_another_wrote_there_is_not_taken_for_ours(tmp_path: Path) -> None:
+    (tmp_path / "receipt").write_bytes(b"theirs")
+    error = write_patiently(tmp_path / "receipt", b"ours", print, 1e9)
+    assert isinstance(error, FileExistsError) and (tmp_path / "receipt").read_bytes() == b"theirs"

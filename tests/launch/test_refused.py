@@ -16,7 +16,7 @@ import pytest
 
 from countermark.files import attempt_folder, durable, locks
 from countermark.files.attempt_folder import CLAIM, LOCK, MANIFEST, START, WORK, ReceiptAbsent
-from countermark.launch import local
+from countermark.launch import local, supervisor
 from countermark.launch.local import LocalLauncher
 from countermark.launch.order import claim_of
 from countermark.launch.steps import LAUNCH_STEPS, LaunchStep
@@ -207,6 +207,17 @@ def test_only_a_supervisors_own_word_is_a_refusal(place: Place) -> None:
         answer = launcher.dispatch(place.order())
         assert type(answer) is arm, (code, answer)
         assert isinstance(answer, Dispatched) or answer.why == f"the supervisor ended with code {code}: broken"
+
+
+@pytest.mark.parametrize("call", ["pipe", "fork"])
+@proven_by(planted(supervisor, "NOT_STARTED", SILENT))
+def test_a_supervisor_that_can_make_no_process_says_so(place: Place, call: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with planted(os, call, no_space)():
+        try:
+            code = supervisor.main([str(place.folder())])
+        except OSError as error:
+            pytest.fail(f"it said nothing: {error}")
+    assert (code, capfd.readouterr().err) == (NOT_STARTED, f"no process could be made: {NO_SPACE}\n")
 
 
 @proven_by(in_supervisor("nothing_happens_at_steps"))

@@ -64,6 +64,9 @@ def test_a_deaf_trainer_is_killed_after_the_grace(place: Place) -> None:
 def test_who_forked_away_is_killed_too_and_the_outcome_stays_that_of_the_main_process(place: Place) -> None:
     running(place, f"cd $COUNTERMARK_ATTEMPT; {FORKS_AND_EXITS}")
     place.wait((place.root / "away").exists)
+    # Long enough for a supervisor that takes the end of the main process for the attempt's.
+    place.wait(lambda: procfs.read_stat(place.trainer_pid()) is None)
+    time.sleep(0.5)
     assert not (place.folder() / "terminal.json").exists()
     with patch.object(stopping, "_AFTER_GRACE_S", 1.0):
         assert place.launcher().stop(NONCE, 0.3) == Stopped()

@@ -4,12 +4,18 @@ Rules kept here:
 
 1. What may pass (no space, no descriptors, read-only for now) is tried again, ever more slowly, up to a limit; what will not pass is not.
 2. A receipt is written whole or not at all: ``countermark.files.durable`` leaves nothing half-written, so trying again is safe.
+3. A try that fails may have given the receipt its name, and only not have confirmed it. What is there with our very bytes is ours, because
+   every receipt names its process; what is there with others is somebody else's, and stays.
 """
 
 import errno
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
+
+from countermark.files import durable
+from countermark.files.attempt_folder import read_bounded
 
 #: Failures of a write that end by themselves or by a person's help.
 PASSING: Final = frozenset(
@@ -38,9 +44,10 @@ def sleep(seconds: float) -> bool:
 
 
 def write_patiently(
-    write: Callable[[], None], say: Callable[[str], None], give_up_s: float, pause: Callable[[float], bool] = sleep
+    path: Path, data: bytes, say: Callable[[str], None], give_up_s: float, pause: Callable[[float], bool] = sleep
 ) -> OSError | None:
-    """Call ``write`` until it succeeds (None), fails for good, ``give_up_s`` have passed, or ``pause`` answers False (its last error).
+    """Create the receipt; try until that succeeds (None), fails for good, ``give_up_s`` have passed, or ``pause`` answers False (its last
+    error).
 
     ``say`` is told of the first failure and of the success after one.
     """
@@ -49,7 +56,7 @@ def write_patiently(
     failed = False
     while True:
         try:
-            write()
+            _write(path, data)
         except OSError as error:
             waited_s = time.monotonic() - began
             if error.errno not in PASSING or waited_s >= give_up_s:
@@ -64,3 +71,12 @@ def write_patiently(
             if failed:
                 say(f"the receipt was written after {time.monotonic() - began:.1f} s")
             return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        durable.write_new(path, data)
+    except FileExistsError:
+        if read_bounded(path, len(data)) != data:
+            raise
+        durable.sync_folder(path.parent)

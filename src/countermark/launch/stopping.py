@@ -99,9 +99,11 @@ def _record(folder: Path, grace_s: float, mine: ProcessIdentity) -> str | None:
     """Write the request; why it is not recorded, if it is not."""
     receipt = StopReceipt(1, folder.name, max(0, round(grace_s * 1000)), mine, time.time_ns() // 1_000_000)
     try:
-        durable.write_new(folder / STOP, encode(receipt))
-    except FileExistsError:
-        return None
+        try:
+            durable.write_new(folder / STOP, encode(receipt))
+        except FileExistsError:
+            # Whoever asked before may have died before this.
+            durable.sync_folder(folder)
     except OSError as error:
         return f"the request to stop cannot be written to {folder}: {error.strerror}"
     return None

@@ -27,7 +27,7 @@ from typing import Final, final
 
 import msgspec
 
-from countermark.files import durable, procfs
+from countermark.files import procfs
 from countermark.files.attempt_folder import (
     FENCED,
     START,
@@ -81,8 +81,13 @@ def main(arguments: Sequence[str], after: AfterSupervisorStep = go_on) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--log-bytes-max", type=int, default=LOG_BYTES_MAX)
     options = parser.parse_args(arguments)
-    hear, tell = os.pipe()
-    if os.fork() == 0:
+    try:
+        hear, tell = os.pipe()
+        second = os.fork()
+    except OSError as error:
+        print(f"no process could be made: {error.strerror}", file=sys.stderr)
+        return NOT_STARTED
+    if second == 0:
         code = NOT_STARTED
         try:
             os.close(hear)
@@ -139,7 +144,7 @@ def _begin(folder: Path, log_bytes_max: int, after: AfterSupervisorStep, answer:
     identity = procfs.this_process()
     started_ms = _now_ms()
     receipt = encode(StartReceipt(1, claim.attempt, identity, started_ms))
-    error = write_patiently(lambda: durable.write_new(folder / START, receipt), log.say, _START_WAIT_S)
+    error = write_patiently(folder / START, receipt, log.say, _START_WAIT_S)
     if isinstance(error, FileExistsError):
         return answer(ALREADY_STARTED, "already started")
     if error is not None:
@@ -279,8 +284,7 @@ class _Supervision:
         fenced = isinstance(main, NotExecuted) and present(self.folder, FENCED)
         outcome = outcome_of(main, stopped=self.cancelled or fenced)
         receipt = TerminalReceipt(1, self.claim.attempt, outcome, main, self.started_ms, _now_ms(), "supervisor", self.identity)
-        data = encode(receipt)
-        error = write_patiently(lambda: durable.write_new(self.folder / TERMINAL, data), self.log.say, _TERMINAL_WAIT_S, _until_sigterm)
+        error = write_patiently(self.folder / TERMINAL, encode(receipt), self.log.say, _TERMINAL_WAIT_S, _until_sigterm)
         if error is not None:
             self.log.say(f"the terminal receipt was not written: {error.strerror}")
 

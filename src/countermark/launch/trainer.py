@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from countermark.files import durable, locks, procfs
+from countermark.files import locks, procfs
 from countermark.files.attempt_folder import FENCED, LOCK, MANIFEST, OUTPUT, PROCESS, STOP, present
 from countermark.launch.log import BoundedLog
 from countermark.launch.order import sha256_text
@@ -91,8 +91,7 @@ def _hold_lock(path: Path) -> bool:
 
 def _write_receipt(folder: Path, claim: ClaimReceipt, log: BoundedLog) -> NotExecuted | None:
     receipt = ProcessReceipt(1, claim.attempt, procfs.this_process(), time.time_ns() // 1_000_000)
-    data = encode(receipt)
-    error = write_patiently(lambda: durable.write_new(folder / PROCESS, data), log.say, _RECEIPT_WAIT_S)
+    error = write_patiently(folder / PROCESS, encode(receipt), log.say, _RECEIPT_WAIT_S)
     return None if error is None else NotExecuted(NOT_BEGUN, f"the process receipt cannot be written: {error.strerror}")
 
 
