@@ -41,7 +41,7 @@ def test_what_a_trainer_really_took_is_always_expected(steps: int, accumulation:
 @proven_by(planted(data_position, "_CANDIDATES_MAX", -1))
 def test_an_epoch_that_ended_within_a_step_shortens_it() -> None:
     assert simulated(3, 4, 10) == (10, 1.0)
-    assert expected_micro_batches(3, 4, 1.0) == NonEmpty(12, (11, 10)) or 10 in expected_micro_batches(3, 4, 1.0)
+    assert expected_micro_batches(3, 4, 1.0) == NonEmpty(12, (11, 10, 9))
     assert expected_micro_batches(4, 4, 1.4) == NonEmpty(14)
 
 
@@ -52,7 +52,7 @@ def test_a_position_in_steps_is_not_expected() -> None:
 
 
 def test_counts_that_say_nothing_leave_the_plain_product() -> None:
-    for epoch in (None, 0.0, -1.0, float("nan"), float("inf"), 1e-300):
+    for epoch in (None, 0.0, -1.0, float("nan"), float("inf"), 1e-300, 5e-324):
         assert expected_micro_batches(10, 4, epoch) == NonEmpty(40)
     assert expected_micro_batches(0, 4, 0.0) == NonEmpty(0)
 

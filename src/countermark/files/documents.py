@@ -1,7 +1,8 @@
 """JSON that somebody else wrote, read strictly: from bytes to a value, or why not.
 
-Rules kept here: UTF-8 and nothing else; no key twice in one object, at any depth; no NaN, no infinity; a bound on the size, and on the
-brackets in it, before anything is parsed; deep nesting is an answer, never a crash. Defects name the document, not the path to it.
+Rules kept here: UTF-8 and nothing else; no key twice in one object, at any depth; no NaN, no infinity, but where a caller asks for a
+document as Python writes it, into which trainers log both; a bound on the size, and on the brackets in it, before anything is parsed; deep
+nesting is an answer, never a crash. Defects name the document, not the path to it.
 """
 
 import json
@@ -35,12 +36,13 @@ def _constant(name: str) -> NoReturn:
     raise _Refuse(f"it holds {name}, which JSON has not")
 
 
-def parse_json(content: bytes) -> object | Unreadable:
+def parse_json(content: bytes, *, as_python_writes: bool = False) -> object | Unreadable:
     """Any JSON value; a number with a point or exponent is a float, any other an int."""
     if is_crowded(content):
         return Unreadable("it holds more brackets than its length explains")
     try:
-        return cast(object, json.loads(content.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant))
+        constant = float if as_python_writes else _constant
+        return cast(object, json.loads(content.decode("utf-8"), object_pairs_hook=_object, parse_constant=constant))
     except UnicodeDecodeError as error:
         return Unreadable(f"byte {error.start} is not UTF-8")
     except json.JSONDecodeError as error:
@@ -53,9 +55,9 @@ def parse_json(content: bytes) -> object | Unreadable:
         return Unreadable("a number in it is too long")
 
 
-def parse_object(content: bytes) -> dict[str, object] | Unreadable:
+def parse_object(content: bytes, *, as_python_writes: bool = False) -> dict[str, object] | Unreadable:
     """A JSON object."""
-    value = parse_json(content)
+    value = parse_json(content, as_python_writes=as_python_writes)
     if isinstance(value, Unreadable):
         return value
     found = as_object(value)

@@ -28,7 +28,7 @@ def expected_micro_batches(step: int, accumulation: int, epoch: float | None) ->
     """The micro batches that ``step`` steps have taken: ``step × accumulation``, or fewer where the epoch count shows that an epoch ended
     within them. Several answers where several lengths of an epoch agree with the count."""
     whole = step * accumulation
-    if epoch is None or not math.isfinite(epoch) or epoch <= 0 or step <= 0:
+    if epoch is None or not math.isfinite(epoch) or epoch <= 0 or step <= 0 or not math.isfinite(whole / epoch):
         return NonEmpty(whole)
     # Each epoch that ended took up to accumulation - 1 micro batches less.
     fewest = max(1, whole - math.ceil(epoch) * (accumulation - 1))

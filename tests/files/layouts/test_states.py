@@ -163,6 +163,9 @@ def test_what_holds_no_generator_names_all_three(value: object) -> None:
         ({"global_step": "4"}, ("it has no global_step",)),
         ({"global_step": -1, "epoch": "x"}, ("it has no global_step", "its epoch is no number")),
         ({"global_step": 4, "epoch": True}, ("its epoch is no number",)),
+        ({"global_step": 4, "epoch": float("nan")}, ("its epoch is no number",)),
+        ({"global_step": 4, "epoch": float("-inf")}, ("its epoch is no number",)),
+        ({"global_step": 4, "epoch": 10**400}, ("its epoch is no number",)),
     ],
 )
 def test_what_is_no_trainer_state_names_every_reason(document: dict[str, Any], whys: tuple[str, ...]) -> None:

@@ -171,6 +171,22 @@ def test_two_breaks_are_both_named_whichever_they_are(tmp_path: Path) -> None:
         assert defects(folder) == expected(IN_PLACE, 4, *breaks), [one.name for one in breaks]
 
 
+def test_what_a_trainer_logs_of_gradients_that_overflowed_speaks_against_nothing(tmp_path: Path) -> None:
+    """Python writes what JSON has no number for, and the trainer reads it again."""
+    log = [{"step": 1, "grad_norm": float("nan"), "loss": float("inf")}, {"step": 2, "grad_norm": float("-inf")}]
+    state = json.dumps(trainer_state(log_history=log)).encode()
+    assert b"NaN" in state and b"-Infinity" in state
+    folder = written(tmp_path / "checkpoint-4", PEFT | {"trainer_state.json": state})
+    assert defects(folder) == Counter([PublicationUnobserved(IN_PLACE.whys)])
+
+
+@pytest.mark.parametrize("epoch", [b"NaN", b"1" + b"0" * 400])
+def test_an_epoch_that_is_no_number_is_named(tmp_path: Path, epoch: bytes) -> None:
+    state = PEFT["trainer_state.json"].replace(b'"epoch": 0.5', b'"epoch": ' + epoch)
+    folder = written(tmp_path / "checkpoint-4", PEFT | {"trainer_state.json": state})
+    assert defects(folder) == incomplete(4, unread(POSITION, "trainer_state.json: its epoch is no number"))
+
+
 def test_an_optimizer_that_took_no_step_is_not_the_one_that_made_the_weights(tmp_path: Path) -> None:
     """A trainer takes it without a word, and begins with moments of nothing."""
     state = optimizer() | {"state": {}}

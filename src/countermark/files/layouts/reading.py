@@ -229,11 +229,11 @@ def take(parts: Parts, folder: Path, name: str, parse: Callable[[OpenFile], T | 
 
 
 def document(opened: OpenFile, bytes_max: int = CONFIG_BYTES_MAX) -> dict[str, object] | Whys | FileDefect:
-    """A parser for ``take``: a JSON document, which is an object."""
+    """A parser for ``take``: a JSON document as Python writes it, which is an object. Trainers log losses and norms that are no numbers."""
     content = read_whole(opened, bytes_max)
     if not isinstance(content, bytes):
         return content
-    found = parse_object(content)
+    found = parse_object(content, as_python_writes=True)
     return Whys((found.why,)) if isinstance(found, Unreadable) else found
 
 

@@ -14,6 +14,7 @@ Rules kept here:
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite, nan
 from pathlib import Path
 from typing import Final, final
 
@@ -145,9 +146,9 @@ class TrainerSays:
 def trainer_says(state: Mapping[str, object]) -> TrainerSays | Whys:
     """What ``trainer_state.json`` says."""
     step = whole_number(state.get("global_step"))
-    epoch = state.get("epoch")
+    epoch = _number(state.get("epoch"))
     whys = [] if step is not None else ["it has no global_step"]
-    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int | float)):
+    if epoch is None and state.get("epoch") is not None:
         whys.append("its epoch is no number")
     logged = [entry for one in as_list(state.get("log_history")) or [] if (entry := whole_number(table_of(one).get("step"))) is not None]
     if step is not None and logged and max(logged) > step:
@@ -159,7 +160,16 @@ def trainer_says(state: Mapping[str, object]) -> TrainerSays | Whys:
         facts.append(fact("micro_batch", state["train_batch_size"], "trainer_state.json: train_batch_size"))
     if state.get("max_steps") is not None:
         facts.append(fact("total_steps", state["max_steps"], "trainer_state.json: max_steps"))
-    return TrainerSays(step, float(epoch) if isinstance(epoch, int | float) else None, tuple(facts), tuple(_notes(state)))
+    return TrainerSays(step, epoch, tuple(facts), tuple(_notes(state)))
+
+
+def _number(raw: object) -> float | None:
+    """A finite number of any kind, or None."""
+    try:
+        number = float(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else nan
+    except OverflowError:
+        return None
+    return number if isfinite(number) else None
 
 
 def _notes(state: Mapping[str, object]) -> Iterable[str]:
