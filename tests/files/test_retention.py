@@ -125,6 +125,29 @@ def test_the_name_is_gone_durably_before_anything_is_deleted(clean: Path) -> Non
     assert found.crossed[:2] == ["rename", "fsync"] and set(found.crossed[2:]) <= {"unlink", "rmdir"}
 
 
+def not_ready_for_others(call: object, path: object, error: tuple[object, BaseException, object]) -> None:
+    raise error[1]
+
+
+@proven_by(planted(leftovers, "_unless_gone", not_ready_for_others))
+@pytest.mark.parametrize("at", range(1, 11))
+def test_who_helps_with_a_deletion_makes_it_no_failure(clean: Path, at: int) -> None:
+    """A publisher into the folder takes away what somebody is deleting there at that moment."""
+
+    def helped(call: Any, name: str, given: object) -> object:
+        clear(clean, lambda name: True)
+        return call()
+
+    plan = plan_of(clean)
+    with crossing(at + 2, helped) as found:
+        try:
+            gone: object = carry_out(clean, plan, len)
+        except RemovalFailed as error:
+            gone = error
+    assert found.crossed[at + 1] in {"unlink", "rmdir"}
+    assert gone == ("step-4",) and os.listdir(clean) == ["step-6"]
+
+
 @proven_by(planted(retention, "_changed", lambda parent, one: False))
 @pytest.mark.parametrize("how", ["vanished", "written to", "torn"])
 def test_where_the_successor_changed_no_more_goes(clean: Path, how: str) -> None:

@@ -118,10 +118,16 @@ def _cleared(parent: Path, left: Leftover) -> bool:
 
 
 def _delete(path: Path) -> None:
+    """Delete it, alone or together with others who are at it at this moment: what they deleted is no failure."""
     if is_folder(path):
-        shutil.rmtree(path)
+        shutil.rmtree(path, onerror=_unless_gone)
     else:
-        path.unlink()
+        path.unlink(missing_ok=True)
+
+
+def _unless_gone(call: object, path: object, error: tuple[type[BaseException], BaseException, object]) -> None:
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
 
 
 @contextmanager
