@@ -1,0 +1,162 @@
+"""Sessions and events as a store gives them back, where a reader goes on, and what a store says of a session that it does not find.
+
+Rules kept here:
+
+1. A cursor names the last row that was read, never a number of rows to pass over: what comes in meanwhile moves nobody's place.
+2. A cursor has one spelling, which surfaces hand out and take back as it is; a text that is none is ``Unreadable``.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Generic, Self, TypeAlias, TypeVar, final
+
+from countermark.sessions.canonical import Spelling
+from countermark.sessions.events import Event
+from countermark.sessions.fold import Session
+from countermark.values import Unreadable, shown
+
+Item_co = TypeVar("Item_co", covariant=True)
+Cursor_co = TypeVar("Cursor_co", covariant=True)
+
+#: With fewer characters than this a session is found by its whole id alone.
+PREFIX_LENGTH_MIN: Final = 8
+#: So many sessions are named at most where a prefix is that of several.
+NAMED_MAX: Final = 10
+
+_NUMBERS: Final = re.compile(r"\d{1,19}", re.ASCII)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionCursor:
+    """The last session of a page: when something of it was last stored (ns UTC), and its id."""
+
+    updated_ns: int
+    session: str
+
+    @classmethod
+    def read(cls, raw: object) -> Self | Unreadable:
+        number, dot, session = raw.partition(".") if isinstance(raw, str) else ("", "", "")
+        if not dot or not session or not _NUMBERS.fullmatch(number):
+            return Unreadable(f"{shown(raw)} does not come from a page of sessions")
+        return cls(int(number), session)
+
+    def spell(self) -> str:
+        return f"{self.updated_ns}.{self.session}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EventCursor:
+    """The last event of a page of one session: its time (ns UTC), its number among all events, and how many of the session come before it
+    and with it."""
+
+    when_ns: int
+    ordinal: int
+    passed: int
+
+    @classmethod
+    def read(cls, raw: object) -> Self | Unreadable:
+        parts = raw.split(".") if isinstance(raw, str) else []
+        if len(parts) != 3 or not all(map(_NUMBERS.fullmatch, parts)):
+            return Unreadable(f"{shown(raw)} does not come from a page of events")
+        return cls(*map(int, parts))
+
+    def spell(self) -> str:
+        return f"{self.when_ns}.{self.ordinal}.{self.passed}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item_co, Cursor_co]):
+    """Some of many, and where to go on; None where nothing follows."""
+
+    items: tuple[Item_co, ...]
+    next: Cursor_co | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event with its number in the order of receipt, the session that it belongs to now, and the time that it is sorted by (ns UTC): its
+    own where that can be used, else that of its receipt."""
+
+    ordinal: int
+    session: str
+    when_ns: int
+    event: Event
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Events of one session in its order: those from number ``first`` on (counted from 1) of ``total``; 0 where there are none."""
+
+    events: tuple[StoredEvent, ...]
+    first: int
+    total: int
+    next: EventCursor | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionListed:
+    """A session as a list has it. ``source`` is the byte-smallest emitter that an event of it names, or empty; ``updated_ns`` is when the
+    last event that was new to it was received; ``conflicts`` counts the other payloads that came under ids of its events."""
+
+    session: Session
+    source: str
+    updated_ns: int
+    conflicts: int
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Another payload under the id of an event that is kept, and when it was first received (ns UTC)."""
+
+    event: str
+    payload: Spelling
+    received_ns: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointOfSession:
+    """A session one of whose weight edits names a checkpoint, as what it was made of or as what it made."""
+
+    session: str
+    made: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionUnknown:
+    """No session has this id, and none an id that begins with it."""
+
+    asked: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionPrefixShort:
+    """Nothing has this id, and it is too short to be looked for as the beginning of one."""
+
+    asked: str
+    length_min: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionAmbiguous:
+    """Several sessions begin so; ``found`` are the first of them."""
+
+    asked: str
+    found: tuple[str, ...]
+
+
+SessionNotFound: TypeAlias = SessionUnknown | SessionPrefixShort | SessionAmbiguous

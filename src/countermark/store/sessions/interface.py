@@ -1,0 +1,130 @@
+"""What every store of sessions can do; the conformance tests are written against this and nothing else.
+
+Rules kept here:
+
+1. An answer is given after the commit, never before: what ``ingest`` says is stored survives a kill. A batch is stored whole or not at all.
+2. An event that is sent again changes nothing: no sum, no time of change, no place in ``tail``. Another payload under a known id is kept
+   beside the first as a conflict.
+3. Which session an event belongs to, and what a session comes to, follow from the events alone: their order and grouping change nothing.
+4. Readers never wait for a writer. A reading is one snapshot.
+5. A failing environment raises ``StoreError``. There is no clock here: an event says when it was received.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, final
+
+from countermark.sessions.events import Event
+from countermark.sessions.records import (
+    CheckpointOfSession,
+    Conflict,
+    EventCursor,
+    EventPage,
+    Page,
+    SessionCursor,
+    SessionListed,
+    SessionNotFound,
+    StoredEvent,
+)
+from countermark.store.interface import Finding
+from countermark.values import Refused
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition over the table ``sessions`` in the words of one database, with its values by name (``:name``), never spliced."""
+
+    text: str
+    values: Mapping[str, object]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of a batch, by the ids of its events, each in the batch's order: those that are stored now, those that were there already
+    with the same payload, and those that were there with another one."""
+
+    stored: tuple[str, ...]
+    duplicates: tuple[str, ...]
+    conflicts: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How much was taken out for good."""
+
+    sessions: int
+    events: int
+
+
+class SessionStore(Protocol):
+    """A store of sessions. Safe to use from several threads; a forked child opens its own."""
+
+    @property
+    def location(self) -> str:
+        """Where the store is, as a person may be shown it."""
+        ...
+
+    def ingest(self, events: Sequence[Event]) -> Ingested:
+        """Store what is new of a batch, all of it by one commit that is on the disk when this returns."""
+        ...
+
+    def sessions(
+        self, where: Condition | None = None, limit: int = 50, after: SessionCursor | None = None
+    ) -> Page[SessionListed, SessionCursor]:
+        """The sessions for which a condition holds, those that changed last first."""
+        ...
+
+    def session(self, asked: str) -> SessionListed | Refused[SessionNotFound]:
+        """The session of an id, of the beginning of an id that no other session has, or of an id under which its events were before another
+        was learnt."""
+        ...
+
+    def events(self, session: str, after: EventCursor | None = None, limit: int = 200) -> EventPage:
+        """Events of the session with this id, by their time and, where that cannot be used, that of their receipt. None for an unknown
+        session."""
+        ...
+
+    def search(self, text: str, limit: int = 50, before: int | None = None) -> Page[StoredEvent, int]:
+        """The events that hold every word of the text (a run of letters and digits, whatever its case), the last received first; ``before``:
+        those alone that were received before the event with this ordinal. No words find nothing."""
+        ...
+
+    def tail(self, after: int, limit: int = 200, session: str | None = None) -> tuple[StoredEvent, ...]:
+        """What was received after the event with this ordinal, in the order of receipt, of all sessions or of one."""
+        ...
+
+    def latest(self) -> int:
+        """The ordinal of the event that was received last; 0 before the first."""
+        ...
+
+    def conflicts(self, session: str) -> tuple[Conflict, ...]:
+        """The other payloads that came under ids of the session's events, in the order of their receipt."""
+        ...
+
+    def edited(self, checkpoint: str) -> tuple[CheckpointOfSession, ...]:
+        """The sessions whose weight edits name a digest of weights, in the order of their ids."""
+        ...
+
+    def forget(self, sessions: Sequence[str] = (), before_ns: int | None = None) -> Forgotten:
+        """Take out these sessions, and those to which nothing was added since a time (ns UTC), with all that is kept of them. An event of
+        them that comes again is new."""
+        ...
+
+    def refold(self, progress: Callable[[int, int], object] = lambda done, left: None, batch: int = 100) -> int:
+        """Fold again what another version of the fold made, so many sessions to a transaction; how many there were. ``progress`` is told
+        after each how many are done and left. What was broken off goes on with what is left."""
+        ...
+
+    def check(self) -> tuple[Finding, ...]:
+        """Everything that is wrong with the store; empty when it is whole. Reads every row, and folds every session from scratch."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
