@@ -68,28 +68,34 @@ def no_door() -> AbstractContextManager[object]:
     return planted(room, "_set", wrong)()
 
 
-@proven_by(no_door)
-def test_who_writes_in_a_loop_cannot_starve_who_waits(tmp_path: Path) -> None:
-    """The waiter queues while the other holds; between its turns the other may pass once at most."""
+def turns_before_the_waiter(path: Path) -> int:
+    """How often one that writes in a loop has the ticket before one that waits for it."""
     turns, waiting, had = 0, threading.Event(), threading.Event()
 
     def wait() -> None:
         waiting.set()
-        with ticket(tmp_path / "t", 10):
+        with ticket(path, 10):
             had.set()
 
-    with ticket(tmp_path / "t", 10):
+    with ticket(path, 10):
         thread = threading.Thread(target=wait)
         thread.start()
         waiting.wait()
         time.sleep(0.2)
     while not had.is_set() and turns < 400:
-        with ticket(tmp_path / "t", 10):
+        with ticket(path, 10):
             if not had.is_set():
                 turns += 1
                 time.sleep(0.004)
     thread.join()
-    assert turns <= 1
+    return turns
+
+
+@proven_by(no_door)
+def test_who_writes_in_a_loop_cannot_starve_who_waits(tmp_path: Path) -> None:
+    """The waiter queues while the other holds; between its turns the other may pass once at most. A waiter without a queue is lucky now and
+    then, on a busy machine, and never every time."""
+    assert max(turns_before_the_waiter(tmp_path / "t") for _ in range(6)) <= 1
 
 
 def test_a_wait_is_bounded_and_names_the_holder(tmp_path: Path) -> None:

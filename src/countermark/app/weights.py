@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, final
 
@@ -20,6 +19,9 @@ from countermark.files.opened_weights import OpenedWeights, open_weights
 from countermark.files.reading import read_small
 from countermark.files.recorded import is_lines, read_lines, recorded_of
 from countermark.files.spectra import spectra_of
+from countermark.sessions.canonical import spelled_json
+from countermark.sessions.edits import EventFieldDefect, WeightEdit, read_edit
+from countermark.sessions.events import Event
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights import HeaderOdd, TensorLine, TensorSpan, weights_root
 from countermark.weights.difference import Rootless, TensorSide, Ties, WeightsDifference, joined, matched, totals_of
@@ -28,7 +30,7 @@ from countermark.weights.pairing import Pairing, pair
 from countermark.weights.quantized import packed
 from countermark.weights.refusals import FileDefect, WeightsDefect
 from countermark.weights.spectrum import Spectra
-from countermark.wire.weight_edits import edits_of, event_line, payload_of
+from countermark.wire.weight_edits import edit_of, edits_of
 
 #: The longest file of events that is read, in bytes.
 EVENTS_BYTES_MAX: Final = 1 << 30
@@ -170,12 +172,23 @@ def not_borne_out(found: WeightsDifference, edits: Sequence[TensorEdit]) -> tupl
     return unborne_edits(held, edits)
 
 
-def events_of(found: WeightsDifference, session: str) -> tuple[bytes, ...]:
-    """One weight-edit event for every changed tensor, in the order of the names, with ids that sort by time."""
+def events_of(found: WeightsDifference, session: str) -> tuple[Event, ...] | Refused[EventFieldDefect]:
+    """One weight-edit event for every changed tensor, in the order of the names, with ids that sort by time; refused where no event can
+    carry some tensor's name."""
     before, after = (root.spell() if isinstance(root, WeightsRoot) else None for root in (found.root_a, found.root_b))
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    payloads = (payload_of(row, before, after) for row in found.rows)
-    return tuple(event_line(payload, _new_id(), session, now) for payload in payloads if payload is not None)
+    now = time.time_ns()
+    edits = tuple(edit for row in found.rows if (edit := edit_of(row, before, after)) is not None)
+    refusals = [read for edit in edits if isinstance(read := read_edit(edit.payload(), f"{edit.tensor[:40]}: "), Refused)]
+    if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
+        return Refused(defects)
+    return tuple(edit_event(edit, session, now) for edit in edits)
+
+
+def edit_event(edit: WeightEdit, session: str, now_ns: int) -> Event:
+    """A new event of an edit that happened now (ns UTC)."""
+    payload = spelled_json(edit.payload(), "payload")
+    assert not isinstance(payload, Refused), "an edit's fields have spellings"
+    return Event(_new_id(), "notification", payload, now_ns, session, start_ns=now_ns)
 
 
 def _new_id() -> str:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from countermark.lines.defects import AnyDefect
     from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import Document
+    from countermark.sessions.edits import EventFieldDefect
+    from countermark.sessions.events import Event
+    from countermark.values import Refused
     from countermark.weights.difference import Rule, Surprises, TensorDifference
     from countermark.weights.pairing import Pairing
 
@@ -59,6 +62,7 @@ def weights_diff(
     from countermark.lines.weights import COLUMNS, difference_rows, known_lines, root_lines, verdict_line
     from countermark.values import Refused
     from countermark.weights.difference import surprises_of
+    from countermark.wire.events import event_line
 
     rules = _rules(fail_on)
     claimed = recorded_edits(edits or ())
@@ -69,9 +73,9 @@ def weights_diff(
     difference = found.found
     surprises = surprises_of(difference.rows, expect or ())
     defects = _known((*_failed(difference.rows, rules, surprises), *not_borne_out(difference, claimed), *cache.disagreed))
-    events = events_of(difference, f"diff:{b}") if record is not None else ()
+    events = _recorded(events_of(difference, f"diff:{b}")) if record is not None else ()
     if record is not None:
-        new_file(record, "--record", b"".join(events))
+        new_file(record, "--record", b"".join(map(event_line, events)))
     if svg is not None:
         new_file(svg, "--svg", picture(found, surprises, a, b))
     shown = tuple(row for row in difference.rows if every or row.status != "equal")
@@ -91,6 +95,16 @@ def weights_diff(
     document = _document(found, a, b, base_root)
     warnings = _known((*found.left_out_a, *found.left_out_b, *dict.fromkeys(found.notes), *cache.warnings))
     return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)
+
+
+def _recorded(events: "tuple[Event, ...] | Refused[EventFieldDefect]") -> "tuple[Event, ...]":
+    """The events to write; raises ``CallRefused`` where some tensor fits no event."""
+    from countermark.cli.failures import CallRefused
+    from countermark.values import Refused
+
+    if isinstance(events, Refused):
+        raise CallRefused(_known(events.defects))
+    return events
 
 
 def _failed(rows: "Iterable[TensorDifference]", rules: "Iterable[Rule]", surprises: "Surprises") -> "tuple[DifferenceFailsOn, ...]":

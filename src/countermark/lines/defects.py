@@ -18,6 +18,7 @@ from countermark.lines.of_files import FolderDefect, ReadingDefect, SourceDefect
 from countermark.lines.of_recipes import RecipeDefect, recipe_sentence
 from countermark.lines.of_records import RecordDefect, record_sentence
 from countermark.lines.of_runs import RunDefect, run_sentence
+from countermark.lines.of_sessions import SessionDefect, event_sentence
 from countermark.lines.of_surface import surface_sentence
 from countermark.lines.of_verdicts import VerdictDefect, blocker_sentence, note_sentence, why_not_sentence
 from countermark.lines.of_weights import WeightsDefect, weights_sentence
@@ -31,7 +32,7 @@ from countermark.verdict.kinds import Blocker, Note, WhyNot
 
 AnyDefect = (
     RecipeDefect | RunDefect | CheckpointDefect | RetentionDefect | EvidenceDefect | VerdictDefect
-    | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SurfaceDefect
+    | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SessionDefect | SurfaceDefect
 )  # fmt: skip
 
 _SENTENCE_LENGTH_MAX: Final = 4000
@@ -51,6 +52,7 @@ FAMILIES: Final[Mapping[str, tuple[type, ...]]] = {
     "Blockers": get_args(Blocker),
     "Why a run has not converged yet": get_args(WhyNot),
     "Notes": get_args(Note),
+    "Sessions and events": get_args(SessionDefect),
     "Operations and surfaces": get_args(SurfaceDefect),
 }
 
@@ -84,6 +86,8 @@ def _told(defect: AnyDefect) -> Sentence:
         return folder_sentence(defect)
     if isinstance(defect, WeightsDefect):
         return weights_sentence(defect)
+    if isinstance(defect, SessionDefect):
+        return event_sentence(defect)
     if isinstance(defect, Blocker):
         return blocker_sentence(defect)
     if isinstance(defect, Note):

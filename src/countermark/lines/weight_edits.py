@@ -21,7 +21,7 @@ _NOTE_SHOWN_MAX: Final = 200
 
 
 def format_weight_edit(payload: Mapping[str, object]) -> str:
-    """The line of a weight edit's payload, as ``layers.0.w: 3 of 4,194,304 weights changed, ‖Δ‖ 0.012, max 0.005``."""
+    """The line of a weight edit's payload, as ``layers.0.w: 3 of 4,194,304 weights changed, ‖Δ‖ 0.0120, max 0.00500``."""
     read = {field.key: value for field in FIELDS if not isinstance(value := _read(field.key, payload), Unreadable)}
     tensor = read.get("tensor")
     subject = plain(tensor, 512) if isinstance(tensor, str) else "a tensor without a name"
