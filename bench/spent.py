@@ -111,4 +111,7 @@ def asked(what: str | None, rounds: int, room: str, peer: str) -> argparse.Names
     parser.add_argument(
         "--peers", type=Path, default=Path(named) if named else None, help=f"an environment with {peer}, else {PEERS_FOLDER}"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.into is not None:
+        options.into.mkdir(parents=True, exist_ok=True)
+    return options
