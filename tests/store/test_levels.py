@@ -12,7 +12,7 @@ from countermark.run.attempts import InitialAttempt
 from countermark.run.claims import Adjudication, Dispatched, SetAside
 from countermark.store import Store
 from countermark.store.postgres import PostgresStore
-from countermark.store.sqlite import SqliteStore, _Database, _Transaction
+from countermark.store.sqlite import SqliteFile, SqliteStore, _Transaction
 from tests.faults import planted, proven_by
 from tests.run.examples import desired, key
 from tests.store.conftest import Opener
@@ -87,9 +87,9 @@ def _changes(connection: Connection) -> int:
 @contextmanager
 def hints_are_all() -> Iterator[None]:
     """The fault: every transaction may be lost with the power."""
-    honest, hold = _Database.transaction, PostgresStore._hold
+    honest, hold = SqliteFile.transaction, PostgresStore._hold
 
-    def lightly(self: _Database, begin: Any, hint: bool = True) -> Any:
+    def lightly(self: SqliteFile, begin: Any, hint: bool = True) -> Any:
         return honest(self, begin, hint=True)
 
     def hastily(self: PostgresStore, connection: Connection, run_id: str, *more: Any) -> object:
@@ -97,7 +97,7 @@ def hints_are_all() -> Iterator[None]:
         connection.execute(text("SET LOCAL synchronous_commit = off"))
         return held
 
-    with planted(_Database, "transaction", lightly)(), planted(PostgresStore, "_hold", hastily)():
+    with planted(SqliteFile, "transaction", lightly)(), planted(PostgresStore, "_hold", hastily)():
         yield
 
 

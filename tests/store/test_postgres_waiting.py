@@ -76,7 +76,7 @@ def ended(url: str) -> None:
 def waits_for_ever() -> AbstractContextManager[object]:
     """Connections that wait ten times as long."""
     honest = postgres._options
-    return planted(postgres, "_options", lambda url, wait_s: honest(url, wait_s * 10))()
+    return planted(postgres, "_options", lambda url, wait_s, schema: honest(url, wait_s * 10, schema))()
 
 
 @proven_by(waits_for_ever)

@@ -250,7 +250,7 @@ def test_lost_observations_are_said_and_made_anew_only_on_purpose(folder: Path) 
 
 def trusting() -> AbstractContextManager[object]:
     """An open store that never looks at its file again."""
-    return planted(room._Database, "still_there", lambda self: None)()
+    return planted(room.SqliteFile, "still_there", lambda self: None)()
 
 
 @proven_by(trusting)
@@ -448,17 +448,17 @@ def test_readers_do_not_wait_for_a_writer(folder: Path) -> None:
 @contextmanager
 def deferred() -> Iterator[None]:
     """Writers that begin like readers and take no ticket: what one read is not what it writes over."""
-    honest = room._Database.transaction
+    honest = room.SqliteFile.transaction
 
     @contextmanager
-    def transaction(self: room._Database, begin: str) -> Iterator[Connection]:
+    def transaction(self: room.SqliteFile, begin: str) -> Iterator[Connection]:
         with honest(self, "BEGIN") as connection:
             yield connection
             time.sleep(0.03)
 
     with ExitStack() as faults:
         faults.enter_context(planted(room, "turn", lambda *_: nullcontext())())
-        faults.enter_context(planted(room._Database, "transaction", transaction)())
+        faults.enter_context(planted(room.SqliteFile, "transaction", transaction)())
         yield
 
 

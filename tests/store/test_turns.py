@@ -110,14 +110,14 @@ def embedded(tmp_path: Path) -> Iterator[SqliteStore]:
         yield store
 
 
-def begun_as_a_reader(self: sqlite._Database, begin: str, hint: bool = False) -> object:
+def begun_as_a_reader(self: sqlite.SqliteFile, begin: str, hint: bool = False) -> object:
     return TRANSACTION(self, "BEGIN", hint)
 
 
-TRANSACTION: Final = sqlite._Database.transaction
+TRANSACTION: Final = sqlite.SqliteFile.transaction
 
 
-@proven_by(planted(sqlite._Database, "transaction", begun_as_a_reader))
+@proven_by(planted(sqlite.SqliteFile, "transaction", begun_as_a_reader))
 def test_who_writes_has_the_file_from_the_beginning_also_against_a_program_without_a_ticket(embedded: SqliteStore) -> None:
     """What was read first would else be written over what somebody wrote in between."""
     writers = {"ledger": (LEDGER_FILE, embedded._writing(RUN)), "observations": (OBSERVATIONS_FILE, embedded._observing(RUN))}

@@ -85,11 +85,11 @@ def read_url(address: str) -> URL:
     return url if password is None else url.set(password=password if isinstance(password, str) else password[-1])
 
 
-def _options(url: URL, wait_s: float) -> dict[str, Any]:
+def _options(url: URL, wait_s: float, schema: str) -> dict[str, Any]:
     """What a connection asks for. The address may ask for more; what we need comes last and wins."""
     given = url.query.get("options", "")
     ours = {
-        "search_path": SCHEMA,
+        "search_path": schema,
         "lock_timeout": round(wait_s * 1000),
         "idle_in_transaction_session_timeout": round(STOPPED_S * 1000),
         "client_encoding": "UTF8",
@@ -107,9 +107,9 @@ def _options(url: URL, wait_s: float) -> dict[str, Any]:
     return {"options": told.strip(), "application_name": name, **unsaid}
 
 
-def connect(url: URL, wait_s: float) -> Engine:
-    """An engine whose every connection is checked before it is used. Raises nothing yet."""
-    asked = _options(url, wait_s)
+def connect(url: URL, wait_s: float, schema: str = SCHEMA) -> Engine:
+    """An engine whose every connection is checked before it is used, and names the tables of one schema. Raises nothing yet."""
+    asked = _options(url, wait_s, schema)
     engine = create_engine(
         url.difference_update_query(["options"]),
         isolation_level=LEVEL,
@@ -192,61 +192,18 @@ def make_schema(connection: Connection) -> bool:
     return True
 
 
-@final
-class PostgresStore(SqlStore):
-    """A store in a database. Threads share it, and a forked child may go on with it: it makes connections of its own."""
+class PostgresDatabase:
+    """The connections to a database, and transactions on them. Threads share it, and a forked child may go on with it: it makes connections
+    of its own."""
 
-    def __init__(self, url: URL, wait_s: float) -> None:
+    def __init__(self, url: URL, wait_s: float, schema: str) -> None:
         self._url = url
         self._wait_s = wait_s
-        self._engine = connect(url, wait_s)
+        self._engine = connect(url, wait_s, schema)
         self._process = os.getpid()
         self._idle: Final[list[Connection]] = []
         #: Kept so that nobody ends them: they are another process's.
         self._of_the_parent: Final[list[Connection]] = []
-
-    @classmethod
-    def open(cls, address: str, create: bool, wait_s: float = WAIT_S) -> Self:
-        """The store at an address, made first when it is not there and ``create`` is true. Raises ``StoreError``."""
-        store = cls(read_url(address), wait_s)
-        try:
-            store._recognize(create)
-        except BaseException:
-            store.close()
-            raise
-        event.listen(store._engine, "connect", store._still_of_this_version)
-        return store
-
-    @classmethod
-    def initialise(cls, address: str, wait_s: float = WAIT_S) -> bool:
-        """Have a store at an address; whether it was made now. Raises ``StoreError``."""
-        store = cls(read_url(address), wait_s)
-        try:
-            return store._recognize(create=True)
-        finally:
-            store.close()
-
-    def _recognize(self, create: bool) -> bool:
-        """Whether the store was made now; refused where there is none, or one of another version."""
-        with self._transaction(_nothing) as connection:
-            version = version_in(connection)
-        made = False
-        if version is None:
-            if not create:
-                raise StoreError(StoreMissing(self.location))
-            with self._transaction(_nothing) as connection:
-                made = make_schema(connection)
-                version = version_in(connection)
-        if version != SCHEMA_VERSION:
-            raise StoreError(StoreOfAnotherVersion(self.location, version or 0, SCHEMA_VERSION))
-        return made
-
-    def _still_of_this_version(self, connection: Any, _: Any) -> None:
-        """The store may have been migrated while this process had no connection: then it writes nothing any more."""
-        (version,) = connection.execute(f"SELECT max(version) FROM {SCHEMA}.schema_versions").fetchone()
-        connection.rollback()
-        if version != SCHEMA_VERSION:
-            raise StoreError(StoreOfAnotherVersion(self.location, int(version or 0), SCHEMA_VERSION))
 
     @property
     def location(self) -> str:
@@ -336,6 +293,63 @@ class PostgresStore(SqlStore):
         if commits == "off":
             raise StoreError(CommitNotDurable(self.location, ("synchronous_commit=off",)))
 
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._transaction(nothing, read_only=True)
+
+    def close(self) -> None:
+        self._let_go()
+
+
+@final
+class PostgresStore(PostgresDatabase, SqlStore):
+    """A store in a database."""
+
+    def __init__(self, url: URL, wait_s: float) -> None:
+        super().__init__(url, wait_s, SCHEMA)
+
+    @classmethod
+    def open(cls, address: str, create: bool, wait_s: float = WAIT_S) -> Self:
+        """The store at an address, made first when it is not there and ``create`` is true. Raises ``StoreError``."""
+        store = cls(read_url(address), wait_s)
+        try:
+            store._recognize(create)
+        except BaseException:
+            store.close()
+            raise
+        event.listen(store._engine, "connect", store._still_of_this_version)
+        return store
+
+    @classmethod
+    def initialise(cls, address: str, wait_s: float = WAIT_S) -> bool:
+        """Have a store at an address; whether it was made now. Raises ``StoreError``."""
+        store = cls(read_url(address), wait_s)
+        try:
+            return store._recognize(create=True)
+        finally:
+            store.close()
+
+    def _recognize(self, create: bool) -> bool:
+        """Whether the store was made now; refused where there is none, or one of another version."""
+        with self._transaction(nothing) as connection:
+            version = version_in(connection)
+        made = False
+        if version is None:
+            if not create:
+                raise StoreError(StoreMissing(self.location))
+            with self._transaction(nothing) as connection:
+                made = make_schema(connection)
+                version = version_in(connection)
+        if version != SCHEMA_VERSION:
+            raise StoreError(StoreOfAnotherVersion(self.location, version or 0, SCHEMA_VERSION))
+        return made
+
+    def _still_of_this_version(self, connection: Any, _: Any) -> None:
+        """The store may have been migrated while this process had no connection: then it writes nothing any more."""
+        (version,) = connection.execute(f"SELECT max(version) FROM {SCHEMA}.schema_versions").fetchone()
+        connection.rollback()
+        if version != SCHEMA_VERSION:
+            raise StoreError(StoreOfAnotherVersion(self.location, int(version or 0), SCHEMA_VERSION))
+
     def _hold(self, connection: Connection, run_id: str, *more: Statement) -> list[tuple[Row, ...]]:
         """Exclude every other writer of the run until the transaction ends. Gives a row if the run is recorded, and what ``more`` give:
         asked in one go and answered after it, since a statement sees what stands when it is its turn."""
@@ -345,9 +359,6 @@ class PostgresStore(SqlStore):
         (row,) = held[0] or _COMMITS.rows(connection)
         self._refuse_hasty(row["commits"])
         return held
-
-    def _reading(self) -> AbstractContextManager[Connection]:
-        return self._transaction(_nothing, read_only=True)
 
     @contextmanager
     def _writing(self, run_id: str) -> Generator[Held, None, None]:
@@ -387,13 +398,10 @@ class PostgresStore(SqlStore):
         with self._reading() as connection:
             found = tuple(postgres_checks.data_findings(connection, self.location))
         # Nothing of it lasts: the schema as it should be is made beside ours for comparison, and rolled back.
-        with self._transaction(_nothing) as connection:
+        with self._transaction(nothing) as connection:
             schema = tuple(postgres_checks.schema_findings(connection, self.location))
             connection.rollback()
         return (*schema, *found)
-
-    def close(self) -> None:
-        self._let_go()
 
 
 @final
@@ -402,7 +410,7 @@ class _Transaction(Transaction):
 
     __slots__ = ("_first", "_read_only", "_store")
 
-    def __init__(self, store: PostgresStore, first: Callable[[Connection], object], read_only: bool) -> None:
+    def __init__(self, store: PostgresDatabase, first: Callable[[Connection], object], read_only: bool) -> None:
         self._store = store
         self._first = first
         self._read_only = read_only
@@ -428,7 +436,7 @@ class _Transaction(Transaction):
         return self._store.translation(error)
 
 
-def _nothing(connection: Connection) -> None:
+def nothing(connection: Connection) -> None:
     """The first statement of a transaction that nothing has to come before."""
 
 

@@ -53,11 +53,20 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 @final
-class _Database:
-    """One SQLite file, opened and known to be ours."""
+class SqliteFile:
+    """One SQLite file, opened and known to be ours, of one version."""
 
-    def __init__(self, path: Path, synchronous: Literal["FULL", "NORMAL"], wait_s: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        synchronous: Literal["FULL", "NORMAL"],
+        wait_s: float,
+        version: int = SCHEMA_VERSION,
+        settings: tuple[str, ...] = (),
+    ) -> None:
         self.path = path
+        self._version = version
+        self._settings = ("foreign_keys=ON", "recursive_triggers=ON", "trusted_schema=OFF", f"synchronous={synchronous}", *settings)
         self._where = str(path)
         self.wait_s = wait_s
         self.synchronous = synchronous
@@ -76,7 +85,7 @@ class _Database:
         """``mode=rw``: a file that is gone is an error, never a new empty one."""
         place = f"file:{quote(os.fsencode(self.path))}?mode=rw"
         connection = sqlite3.connect(place, uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False)
-        for setting in ("foreign_keys=ON", "recursive_triggers=ON", "trusted_schema=OFF", f"synchronous={self.synchronous}"):
+        for setting in self._settings:
             connection.execute(f"PRAGMA {setting}")
         return connection
 
@@ -89,8 +98,8 @@ class _Database:
             version = connection.exec_driver_sql("SELECT max(version) FROM schema_versions").scalar_one()
             if not isinstance(version, int):
                 raise StoreError(StoreDamaged(where, "it does not say which schema it has"))
-            if version != SCHEMA_VERSION:
-                raise StoreError(StoreOfAnotherVersion(where, version, SCHEMA_VERSION))
+            if version != self._version:
+                raise StoreError(StoreOfAnotherVersion(where, version, self._version))
             mode = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
             if mode != "wal":
                 raise StoreError(StoreDamaged(where, f"its journal mode is {mode} and cannot be set to wal"))
@@ -129,11 +138,11 @@ class _Database:
 
 @final
 class _Transaction(Transaction):
-    """What ``_Database.transaction`` gives."""
+    """What ``SqliteFile.transaction`` gives."""
 
     __slots__ = ("_begin", "_database", "_hint")
 
-    def __init__(self, database: _Database, begin: str, hint: bool) -> None:
+    def __init__(self, database: SqliteFile, begin: str, hint: bool) -> None:
         self._database = database
         self._begin = begin
         self._hint = hint
@@ -230,7 +239,7 @@ def turn(path: Path, wait_s: float) -> Generator[None, None, None]:
 class SqliteStore(SqlStore):
     """A store in a folder. Threads share it; a forked child must open its own."""
 
-    def __init__(self, folder: Path, ledger: _Database, observations: _Database, wait_s: float) -> None:
+    def __init__(self, folder: Path, ledger: SqliteFile, observations: SqliteFile, wait_s: float) -> None:
         self.folder = folder
         self._ticket = folder / TICKET_FILE
         self._ledger = ledger
@@ -253,9 +262,9 @@ class SqliteStore(SqlStore):
                 raise StoreError(StoreIncomplete(str(folder), OBSERVATIONS_FILE))
             # The ticket's file is opened at every write: said now when that will fail.
             os.close(open_ticket(folder / TICKET_FILE))
-            ledger = _Database(folder / LEDGER_FILE, "FULL", wait_s)
+            ledger = SqliteFile(folder / LEDGER_FILE, "FULL", wait_s)
             try:
-                observations = _Database(folder / OBSERVATIONS_FILE, "NORMAL", wait_s)
+                observations = SqliteFile(folder / OBSERVATIONS_FILE, "NORMAL", wait_s)
             except BaseException:
                 ledger.close()
                 raise

@@ -89,8 +89,8 @@ class SessionStore(Protocol):
         ...
 
     def search(self, text: str, limit: int = 50, before: int | None = None) -> Page[StoredEvent, int]:
-        """The events that hold every word of the text (a run of letters and digits, whatever its case), the last received first; ``before``:
-        those alone that were received before the event with this ordinal. No words find nothing."""
+        """The events that hold every word of the text (a run of letters and digits, whatever its case), the last received first.
+        ``before``: only what was received before the event with this ordinal. No words find nothing."""
         ...
 
     def tail(self, after: int, limit: int = 200, session: str | None = None) -> tuple[StoredEvent, ...]:
