@@ -1,9 +1,11 @@
 """Checkpoints and outputs as they are published: atomic, admitted, kept while they are needed, never replaced."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +140,30 @@ def test_nothing_is_taken_away_while_another_decides(tiny: Tiny) -> None:
     with alone_in(one.checkpoints) as alone:
         assert alone and publishing.retain(one) == ()
     assert publishing.retain(one) == ("step-2", "step-4", "step-6")
+
+
+@proven_by(planted(publishing, "_said", lambda take_away: take_away()))
+def test_a_disk_that_lets_nothing_go_ends_no_training_and_is_heard(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    attempt = tiny.attempt(settings={"keep_checkpoints": 1})
+    rename, rmtree = Path.rename, shutil.rmtree
+
+    def stays(path: Path, *asked: Any, **more: Any) -> Any:
+        if Path(path).name.startswith(("step-", "checkpoint-")):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        return (rename if asked else rmtree)(path, *asked, **more)
+
+    monkeypatch.setattr(Path, "rename", stays)
+    monkeypatch.setattr(publishing.shutil, "rmtree", stays)
+    try:
+        train(attempt)
+    except OSError as error:
+        pytest.fail(f"it ended: {error}")
+    said = capfd.readouterr().err
+    assert attempt.published() == ["step-2", "step-4", "step-6", "step-8"] and attempt.output.is_dir()
+    for stayed in ("work/checkpoint-2", "checkpoints/step-2"):
+        assert any("training goes on" in line and stayed in line for line in said.splitlines()), said
 
 
 def test_the_output_is_an_adapter_that_reads_back(tiny: Tiny) -> None:

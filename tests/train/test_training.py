@@ -1,13 +1,17 @@
 """What a script is handed: light to import, as the recipe pins it, under the threads that the recipe names."""
 
+import errno
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from countermark.train import CannotTrain, sources
+from countermark.files.publishing import PublishFailed
+from countermark.train import CannotTrain, finetune, libraries, sources
 from countermark.train.libraries import library
 from tests.faults import planted, proven_by
 from tests.train.tiny import Tiny, honest, make_model, text_rows, train
@@ -33,9 +37,41 @@ def test_importing_the_room_loads_nothing_of_the_training_stack() -> None:
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_library_that_is_not_there_is_asked_for() -> None:
-    with pytest.raises(CannotTrain, match=r"pip install 'countermark\[train\]'"):
-        library("a_library_that_nobody_has")
+def asked_for() -> set[str]:
+    """The libraries that the room asks for by name."""
+    room = "\n".join(path.read_text(encoding="utf-8") for path in Path(libraries.__file__).parent.rglob("*.py"))
+    return {"lightning.pytorch", *re.findall(r'library\("([\w.]+)"\)', room)}
+
+
+@proven_by(planted(libraries, "EXTRAS", {}))
+def test_a_library_that_is_not_there_is_asked_for_by_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    brought = {extra: {re.split(r"[\[<>=]", each)[0] for each in those} for extra, those in project["optional-dependencies"].items()}
+    names = {name.partition(".")[0] for name in asked_for()}
+    assert {"torch", "lightning", "trl", "datasets"} <= names
+    told: dict[str, str] = {}
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(CannotTrain) as missing:
+            library(name)
+        told[name] = str(missing.value).rpartition("countermark[")[2].partition("]")[0]
+    assert {name: extra for name, extra in told.items() if name not in brought[extra]} == {}
+
+
+@proven_by(planted(finetune, "PublishFailed", CannotTrain))
+def test_a_disk_that_fails_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def full(kind: object) -> None:
+        raise PublishFailed(OSError(errno.ENOSPC, "No space left on device"), tmp_path / "step-4", named=False)
+
+    monkeypatch.setattr(finetune.Training, "from_environment", classmethod(full))
+    try:
+        code = finetune.main()
+    except PublishFailed as error:
+        pytest.fail(f"a traceback would be shown: {error}")
+    said = capfd.readouterr().err
+    assert code == 1 and said.startswith("step-4 was not published, and nothing of it counts: No space left on device"), said
 
 
 def test_the_script_says_how_to_be_run() -> None:

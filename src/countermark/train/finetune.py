@@ -2,6 +2,7 @@
 
 import sys
 
+from countermark.files.publishing import PublishFailed
 from countermark.train.failures import CannotTrain
 from countermark.train.libraries import library
 from countermark.train.training import Training
@@ -22,8 +23,8 @@ def main() -> int:
             processing_class=tokenizer,
         )
         training.run(trainer)
-    except CannotTrain as refused:
-        print("\n".join(refused.reasons), file=sys.stderr)
+    except (CannotTrain, PublishFailed) as stopped:
+        print(stopped, file=sys.stderr)
         return 1
     return 0
 

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from countermark.train.failures import CannotTrain
 
+#: A library's first name → the extra of ours that brings it, where that is not ``train``.
+EXTRAS: Final[Mapping[str, str]] = {"lightning": "lightning", "trl": "trl", "datasets": "trl"}
 _PATIENT: Final[Mapping[str, str]] = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 
@@ -26,7 +28,7 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        extra = "trl" if name.partition(".")[0] in {"trl", "datasets"} else "train"
+        extra = EXTRAS.get(name.partition(".")[0], "train")
         raise CannotTrain(f"{name} cannot be imported ({error}). Install it: pip install 'countermark[{extra}]'.") from error
 
 

@@ -9,11 +9,15 @@ Rules kept here:
    are kept where ``checkpoint inspect`` keeps them.
 3. An attempt that somebody gave up takes nothing away any more: its successor may be reading there.
 4. The attempt writes under its own folder only, and the output place is taken once.
+5. What was to go and stays ends no training: the disk's answer is in the log, and the next save tries again.
 """
 
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +36,8 @@ from countermark.values import Refused
 
 
 def publish_step(assignment: Assignment, source: Path, step: int, micro_batches: int | None) -> PublishedCheckpoint:
-    """Publish the trainer's checkpoint of this step and keep as many as the settings say. Raises ``CannotTrain``, and ``OSError`` of the
-    disk. ``micro_batches`` is what the trainer counted since step 0 (None: nobody did)."""
+    """Publish the trainer's checkpoint of this step and keep as many as the settings say. Raises ``CannotTrain``, and ``PublishFailed``.
+    ``micro_batches`` is what the trainer counted since step 0 (None: nobody did)."""
     published = publish_checkpoint(
         source,
         assignment.checkpoints,
@@ -45,13 +49,27 @@ def publish_step(assignment: Assignment, source: Path, step: int, micro_batches:
     )
     if isinstance(published, Refused):
         raise refusal(f"the checkpoint of step {step}", published.defects)
-    if source.resolve().is_relative_to(assignment.work.resolve()):
-        if source.is_file():
-            source.unlink()
-        else:
-            shutil.rmtree(source)
-    retain(assignment)
+    _said(lambda: _take_copy_away(assignment, source))
+    _said(lambda: retain(assignment))
     return published
+
+
+def _take_copy_away(assignment: Assignment, source: Path) -> None:
+    if not source.resolve().is_relative_to(assignment.work.resolve()):
+        return
+    if source.is_file():
+        source.unlink()
+    else:
+        shutil.rmtree(source)
+
+
+def _said(take_away: Callable[[], object]) -> None:
+    """Take away what nobody needs any more; where the disk does not let it go, that is said."""
+    try:
+        take_away()
+    except OSError as error:
+        with suppress(OSError):
+            print(f"countermark: training goes on although something stays that was to go: {error}", file=sys.stderr)
 
 
 def retain(assignment: Assignment) -> tuple[str, ...]:
@@ -88,7 +106,7 @@ def _unheard(name: str) -> None:
 def publish_adapter(assignment: Assignment, model: Any) -> Path:
     """Publish the adapter at the attempt's output place. Raises ``CannotTrain`` where the place is taken, and ``OSError`` of the disk."""
     assignment.work.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="output-", dir=assignment.work) as scratch:
+    with tempfile.TemporaryDirectory(prefix="output-", dir=assignment.work, ignore_cleanup_errors=True) as scratch:
         model.save_pretrained(scratch)
         published = publish_output(Path(scratch), assignment.output)
     if isinstance(published, Refused):
