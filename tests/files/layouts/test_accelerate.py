@@ -203,7 +203,7 @@ def test_two_breaks_are_both_named_whichever_they_are(tmp_path: Path) -> None:
         assert defects(folder) == expected(IN_PLACE, 4, *pair), [str(one) for one in pair]
 
 
-@proven_by(planted(torch_files, "islice", lambda ranks, count: ()))
+@proven_by(planted(torch_files, "gaps", lambda there, wanted: ((), 0)))
 def test_what_is_missing_beside_what_is_unreadable_is_told_with_it(tmp_path: Path) -> None:
     changes = {"random_states_1.pkl": process(None), "random_states_0.pkl": None}
     found = read(written(tmp_path / "checkpoint_0", CLEAN, Break("", changes, ()))).components[GENERATORS]

@@ -68,9 +68,12 @@ def test_a_clean_folder_is_admitted_and_nobody_has_to_vouch(tmp_path: Path) -> N
     }
 
 
+OF_TWO = ComponentForeign(POSITION, "it is the state of 2 workers, and one alone cannot go on from it")
+
+
 def test_what_torchtitan_writes_lacks_the_generators_and_nothing_else(tmp_path: Path) -> None:
     path = folder(tmp_path, "step-4", titans())
-    assert defects(path) == incomplete(ComponentMissing(GENERATORS))
+    assert defects(path) == incomplete(ComponentMissing(GENERATORS)) + Counter([OF_TWO])
     assert read(path).layout == "torchtitan"
     assert isinstance(admit_weights_only(read_checkpoint(path)), WeightsOnlyCheckpoint)
 
@@ -213,6 +216,24 @@ def test_every_worker_has_its_generators_and_its_place_in_the_data(tmp_path: Pat
     assert defects(loader) == incomplete(ComponentMissing(GENERATORS), nowhere)
 
 
+@proven_by(planted(dcp, "writers", lambda names: len({name.partition("_0.")[0] for name in names})))
+def test_a_worker_that_had_nothing_to_write_is_one_all_the_same(tmp_path: Path) -> None:
+    """Whoever wrote the second of two files is the third of three: the generators of all three must be there."""
+    path = folder(tmp_path, "checkpoint-4", without(saved(workers=3), ("rng", "rank_1")), files=("__0_0.distcp", "__2_0.distcp"))
+    lost = ComponentUnread(GENERATORS, "the states of the generators of worker 1 of 3 are not in it")
+    assert defects(path) == incomplete(lost)
+
+
+def test_no_number_of_workers_is_counted_up_to(tmp_path: Path) -> None:
+    content = without(titans(), ("dataloader", "world_size")) | {("dataloader", "world_size"): 2**52}
+    content |= {("rng", "rank_0", "numpy"): 1}
+    path = folder(tmp_path, "step-4", content, files=("__0_0.distcp", "__9999999_0.distcp"))
+    found = [whys(path, one) for one in (GENERATORS, POSITION)]
+    assert [len(texts) for texts in found] == [3 + 9, 9]
+    assert found[0][-1] == "the states of the generators of 9999991 more of 10000000 workers are not in it"
+    assert found[1][-1] == f"the data positions of {2**52 - 10} more of {2**52} workers are not in it"
+
+
 def test_what_is_no_state_says_so(tmp_path: Path) -> None:
     content = without(saved(), ("scheduler", "last_epoch"), ("app", "optimizer", "param_groups"))
     path = folder(tmp_path, "checkpoint-4", content)
@@ -227,7 +248,7 @@ def test_the_highest_number_without_metadata_is_no_checkpoint_and_an_absent_one_
     folder(tmp_path, "step-10", titans(step=10))
     (folder(tmp_path, "step-20", titans(step=20)) / ".metadata").unlink()
     assert list_checkpoints(tmp_path) == type(list_checkpoints(tmp_path))(((10, "step-10"), (20, "step-20")), ())  # type: ignore[call-arg]
-    assert defects(tmp_path / "step-10") == Counter([ComponentMissing(GENERATORS), PublicationIncomplete(("rng_state is missing",))])
+    assert defects(tmp_path / "step-10") == incomplete(ComponentMissing(GENERATORS)) + Counter([OF_TWO])
     assert defects(tmp_path / "step-20") == incomplete(*ALL, whys=(".metadata, which is written last, is not there",))
     assert defects(tmp_path / "step-30") == Counter([CheckpointAbsent(str(tmp_path / "step-30"), "nothing is there")])
 

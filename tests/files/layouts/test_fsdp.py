@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from countermark.files.layouts import accelerate, fsdp, transformers
+from countermark.files.layouts import accelerate, fsdp, transformers, weights
 from countermark.files.layouts.reading import IN_PLACE, Parts
 from countermark.run.checkpoint import (
     CheckpointDefect,
@@ -19,7 +19,7 @@ from countermark.run.checkpoint import (
     Unobserved,
 )
 from tests.faults import planted, proven_by
-from tests.files import folders
+from tests.files import folders, tensors
 from tests.files.layouts import dcps, test_accelerate
 from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, WEIGHTS, Files, defects, missing, read, unread, written
 from tests.files.torchfiles import torch_file, zeros
@@ -64,6 +64,43 @@ def test_weights_that_were_gathered_are_in_one_file(tmp_path: Path) -> None:
     assert defects(written(tmp_path / "checkpoint-4", gathered)) == Counter([PublicationUnobserved(IN_PLACE.whys)])
 
 
+@pytest.mark.parametrize("contents", [{"model.safetensors": b""}, folders.files()], ids=["a model", "an adapter"])
+@proven_by(planted(weights, "_GATHERED", "another.bin"))
+def test_what_was_gathered_lies_beside_what_everybody_else_loads(tmp_path: Path, contents: Files) -> None:
+    """The trainer writes both where FSDP gathers, goes on from the one, and both are the weights."""
+    own = {name: content for name, content in contents.items() if name.startswith(("model", "adapter"))}
+    own |= {"model.safetensors": tensors.encoded({"t0": tensors.f32(1.0)})} if "model.safetensors" in own else {}
+    gathered = TRAINERS | own | {"pytorch_model_fsdp.bin": torch_file({"t0": zeros(2)}), "optimizer.bin": torch_file(folders.optimizer())}
+    folder = written(tmp_path / "checkpoint-4", gathered)
+    assert defects(folder) == Counter([PublicationUnobserved(IN_PLACE.whys)])
+    found = read(folder).components[WEIGHTS]
+    assert isinstance(found, ComponentRead) and {file.name for file in found.files} == {*own, "pytorch_model_fsdp.bin"}
+    torn = written(tmp_path / "torn" / "checkpoint-4", gathered | {"pytorch_model_fsdp.bin": b"PK"})
+    assert read(torn).components[WEIGHTS] == ComponentUnreadable(("pytorch_model_fsdp.bin: it is too short for an archive",))
+
+
+def test_accelerate_gathers_each_model_into_a_file_of_its_own(tmp_path: Path) -> None:
+    """And each of them is of the weights, or is missing."""
+    names = [f"pytorch_model_fsdp{number}.bin" for number in ("", "_1", "_2")]
+    gathered = ACCELERATES | {"optimizer.bin": torch_file(folders.optimizer())} | {name: torch_file({"t": zeros(2)}) for name in names}
+    found = read(written(tmp_path / "step_4", gathered)).components[WEIGHTS]
+    assert isinstance(found, ComponentRead) and {file.name for file in found.files} == set(names)
+    lost = {name: content for name, content in gathered.items() if name != names[1]}
+    why = f"{names[1]} is missing, and others with higher numbers are there"
+    assert read(written(tmp_path / "lost" / "step_4", lost)).components[WEIGHTS] == ComponentUnreadable((why,))
+
+
+@proven_by(planted(fsdp, "note_gaps", lambda parts, numbers, form, first: None))
+def test_of_several_models_and_optimizers_none_is_missing_below_the_highest(tmp_path: Path) -> None:
+    folder = sharded(tmp_path, "accelerate")
+    for part in PARTS:
+        (folder / part).rename(folder / part.replace("_0", "_1"))
+    found = [unread(part, f"{name} is missing, and others with higher numbers are there") for part, name in zip(TWO, PARTS, strict=True)]
+    whys = ("model_weights is unreadable", "optimizer_state is unreadable")
+    assert defects(folder) == Counter([*found, PublicationIncomplete(whys)])
+
+
+TWO = (WEIGHTS, OPTIMIZER)
 Told = tuple[tuple[CheckpointDefect, ...], tuple[str, ...]]
 
 
@@ -91,7 +128,12 @@ def twice(folder: Path, of: str) -> Told:
     return (unread(OPTIMIZER, f"{BESIDE[of]} lies beside the pieces of an optimizer"),), ()
 
 
-BREAKS: list[Callable[[Path, str], Told]] = [cut, unfinished, written_over, twice]
+def copied(folder: Path, of: str) -> Told:
+    (folder / "model.safetensors").write_bytes(tensors.encoded({"t0": tensors.f32(1.0)}))
+    return (unread(WEIGHTS, "model.safetensors lies beside the pieces of the weights"),), ()
+
+
+BREAKS: list[Callable[[Path, str], Told]] = [cut, unfinished, written_over, twice, copied]
 
 
 def told(*found: Told) -> Counter[CheckpointDefect]:
@@ -140,7 +182,7 @@ def test_an_optimizer_in_pieces_of_another_step_is_named(tmp_path: Path, of: str
 def test_two_breaks_are_both_named(tmp_path: Path) -> None:
     """In either kind of folder; the ones that contradict each other are left out."""
     for of in WHOLES:
-        for first, second in ((cut, unfinished), (cut, written_over), (cut, twice), (written_over, twice)):
+        for first, second in ((cut, unfinished), (cut, written_over), (cut, twice), (written_over, twice), (twice, copied)):
             folder = sharded(tmp_path / f"{of}-{first.__name__}-{second.__name__}", of)
             found = (first(folder, of), second(folder, of))
             assert defects(folder) == told(*found), (of, first, second)

@@ -236,7 +236,7 @@ def test_states_of_several_workers_are_whole_and_not_for_one(tmp_path: Path) -> 
     assert [file.name for file in reading.files] == ["rng_state_0.pth", "rng_state_1.pth"]
 
 
-@proven_by(planted(torch_files, "islice", lambda ranks, count: ()))
+@proven_by(planted(torch_files, "gaps", lambda there, wanted: ((), 0)))
 @pytest.mark.parametrize(
     ("ranks", "absent", "of"),
     [((0,), (1,), 2), ((1,), (0,), 2), ((0, 3), (1, 2), 4), ((12,), tuple(range(8)), 13)],
@@ -286,7 +286,7 @@ def test_a_save_that_was_killed_after_the_weights_goes_by_its_name_and_is_good_f
     assert isinstance(admit_weights_only(elsewhere), WeightsOnlyCheckpoint)
 
 
-@proven_by(planted(weights, "_CARRIERS", {"model.safetensors": False, "adapter_model.safetensors": True}))
+@proven_by(planted(weights, "CARRIERS", {"model.safetensors": False, "adapter_model.safetensors": True}))
 def test_a_model_beside_an_adapter_is_not_what_was_trained(tmp_path: Path) -> None:
     """And an adapter in two forms is refused."""
     assert defects(written(tmp_path / "1" / "checkpoint-4", PEFT | ONE_FILE)) == Counter([PublicationUnobserved(IN_PLACE.whys)])

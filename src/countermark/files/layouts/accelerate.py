@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from countermark.files.layouts.fsdp import take_pieces, workers_of
+from countermark.files.layouts.fsdp import note_beside, take_pieces, workers_of
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import generators_say, table_of, whole_number
-from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
+from countermark.files.layouts.torch_files import is_stateless, note_gaps, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
 from countermark.files.layouts.transformers import OPTIMIZER, SCALER, SCHEDULER, TRAINER_STATE
 from countermark.files.layouts.weights import pickled, safetensors, take_weights
 from countermark.files.pickles import TorchFile
@@ -74,8 +74,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
 def _others(parts: Parts, names: frozenset[str], stem: str, ending: str = ".bin") -> tuple[str, ...]:
     """The files of all objects but the first, by their numbers; one that is missing below the highest is noted."""
     numbers = ranks_of(re.compile(rf"{stem}_([1-9][0-9]{{0,3}}){re.escape(ending)}", re.ASCII), names)
-    missing = (number for number in range(1, max(numbers, default=0)) if number not in numbers)
-    parts.whys.extend(f"{stem}_{number}{ending} is missing, and others with higher numbers are there" for number in missing)
+    note_gaps(parts, numbers, f"{stem}_{{}}{ending}", 1)
     return tuple(f"{stem}_{number}{ending}" for number in numbers)
 
 
@@ -84,7 +83,7 @@ def _weights(folder: Path, names: frozenset[str], reading: LayoutReading) -> Par
     parts = take_weights(folder, names, reading)
     for name in _others(parts, names, "model", ".safetensors"):
         take(parts, folder, name, safetensors)
-    for name in _others(parts, names, "pytorch_model"):
+    for name in (*_others(parts, names, "pytorch_model"), *_others(parts, names, "pytorch_model_fsdp")):
         take(parts, folder, name, pickled)
     return parts
 
@@ -128,7 +127,7 @@ def _optimizers(parts: Parts, folder: Path, names: frozenset[str], reading: Layo
     others = _others(parts, names, "optimizer")
     if pieces is not None:
         parts.join(pieces)
-        parts.whys.extend(f"{name} lies beside the pieces of an optimizer" for name in (*sorted(names & {"optimizer.bin"}), *others))
+        note_beside(parts, (*sorted(names & {"optimizer.bin"}), *others), "an optimizer")
     else:
         for name in ("optimizer.bin", *others):
             take_optimizer(parts, folder, name, reading)

@@ -15,7 +15,7 @@ Rules kept here:
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Final, cast, final
 
 from countermark.files.digest_cache import hash_parts
 from countermark.files.layouts.dcp_metadata import DATA_SUFFIX, METADATA, Metadata, Piece, SavedTensor, Trail, read_metadata
-from countermark.files.layouts.reading import IN_PLACE, Parts, take
+from countermark.files.layouts.reading import IN_PLACE, Parts, lying_in, take
 from countermark.files.pickles import Storage, TensorStub, TorchFile, read_torch_file, scalar
 from countermark.files.reading import Entry, OpenFile, ShortRead, Window, open_below
 from countermark.recipe.canonical import length_prefixed
@@ -34,7 +34,7 @@ from countermark.weights.refusals import FileChanged, FileDefect, PickleUnreadab
 
 #: What an unfinished writer leaves of its metadata.
 UNFINISHED: Final = f"{METADATA}.tmp"
-_OF_A_WORKER: Final = re.compile(r"__([0-9]+)_[0-9]+\.distcp", re.ASCII)
+_OF_A_WORKER: Final = re.compile(r"__([0-9]{1,7})_[0-9]+\.distcp", re.ASCII)
 #: The names under which states are saved, and which component each belongs to.
 WORDS: Final[Mapping[str, Component]] = MappingProxyType(
     {
@@ -64,7 +64,7 @@ _AROUND: Final = frozenset({"app", "state", "state_dict", "checkpoint", "trainer
 @dataclass(slots=True)
 class DcpReading:
     """What the folder holds, by component: its files, the values that are no weights as nested tables, and the tensors of the weights.
-    ``workers`` is how many wrote data."""
+    ``workers`` is how many saved it."""
 
     parts: dict[Component, Parts] = field(default_factory=dict[Component, Parts])
     values: dict[Component, dict[object, object]] = field(default_factory=dict[Component, dict[object, object]])
@@ -90,7 +90,7 @@ class _Placed:
 
 def read_dcp(folder: Path, entries: tuple[Entry, ...], below: str = "") -> DcpReading:
     """What lies in ``folder / below``; names in the answer are relative to ``folder``."""
-    here = {entry.name.removeprefix(below): entry for entry in entries if entry.name.startswith(below)}
+    here = {entry.name.removeprefix(below): entry for entry in lying_in(entries, below)}
     reading = DcpReading()
     common = Parts()
     metadata = take(common, folder, f"{below}{METADATA}", read_metadata)
@@ -103,13 +103,18 @@ def read_dcp(folder: Path, entries: tuple[Entry, ...], below: str = "") -> DcpRe
     for key, tensor in metadata.tensors.items():
         if placed[key].component is Component.MODEL_WEIGHTS:
             reading.tensors[".".join(map(str, placed[key].trail))] = tensor
-    reading.workers = len({found[1] for file in metadata.files if (found := _OF_A_WORKER.fullmatch(file))}) or 1
+    reading.workers = writers(metadata.files)
     by_file: dict[str, list[Piece]] = {}
     for piece in metadata.pieces:
         by_file.setdefault(piece.file, []).append(piece)
     for file, pieces in by_file.items():
         _FileOfPieces(reading, metadata, placed, pieces).take(folder, f"{below}{file}")
     return reading
+
+
+def writers(names: Iterable[str]) -> int:
+    """How many workers saved what lies in data files of these names: ranks count from 0, and one that had nothing to write has no file."""
+    return max((int(found[1]) for name in names if (found := _OF_A_WORKER.fullmatch(name))), default=0) + 1
 
 
 def _placed(trail: Trail) -> _Placed:

@@ -16,14 +16,16 @@ from typing import Any, Final, cast
 from countermark.files.documents import as_list
 from countermark.files.layouts.dcp import DcpReading, read_dcp
 from countermark.files.layouts.dcp_metadata import DATA_SUFFIX
-from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Whys
+from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Whys, gaps
 from countermark.files.layouts.states import OptimizerSays, generators_say, optimizer_says, scheduler_says, table_of, whole_number
+from countermark.files.layouts.torch_files import ranks_of
 from countermark.files.pickles import TensorStub
 from countermark.files.reading import Entry
 from countermark.run.checkpoint import Component, StepWitness
 
 _STEPS: Final = ("step", "global_step")
 _RANK: Final = re.compile(r"(?:[a-z_]*rank_?)?([0-9]{1,6})", re.ASCII)
+_LOADER: Final = re.compile(r"dp_rank_(0|[1-9][0-9]{0,6})", re.ASCII)
 _TITANS: Final = Naming("step-{step}")
 #: What Lightning puts beside the shards of its weights and optimizers.
 LIGHTNINGS: Final = "meta.pt"
@@ -39,11 +41,9 @@ _GENERATORS: Final = {
 }  # fmt: skip
 
 
-def is_dcp(entries: tuple[Entry, ...], below: str = "") -> bool:
+def is_dcp(entries: tuple[Entry, ...]) -> bool:
     """Whether data of a distributed checkpoint lies directly in the folder."""
-    return any(
-        entry.name.startswith(below) and entry.name.endswith(DATA_SUFFIX) and "/" not in entry.name[len(below) :] for entry in entries
-    )
+    return any(entry.name.endswith(DATA_SUFFIX) and "/" not in entry.name for entry in entries)
 
 
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
@@ -156,11 +156,12 @@ def _judge_generators(found: DcpReading) -> None:
         for name, state in _table(states).items()
         if (rank := _RANK.fullmatch(str(name))) is not None
     }
-    for worker in range(found.workers):
-        if worker not in ranked:
-            whys.append(f"the states of the generators of worker {worker} of {found.workers} are not in it")
-        else:
-            whys.extend(f"worker {worker}: {why}" for why in _generators_whys({"": ranked[worker]}))
+    for worker, state in sorted(ranked.items()):
+        whys.extend(f"worker {worker}: {why}" for why in _generators_whys({"": state}))
+    missing, more = gaps(ranked, range(found.workers))
+    whys.extend(f"the states of the generators of worker {worker} of {found.workers} are not in it" for worker in missing)
+    if more:
+        whys.append(f"the states of the generators of {more} more of {found.workers} workers are not in it")
     found.parts[Component.RNG_STATE].workers = found.workers
 
 
@@ -186,10 +187,11 @@ def _judge_position(found: DcpReading, reading: LayoutReading) -> None:
                 parts.steps.append(StepWitness(str(source), step))
                 reading.step = step
     loader = table_of(table.get("dataloader"))
-    workers = whole_number(loader.get("world_size"))
-    for rank in range(min(workers or 0, len(loader) + 1)):
-        if f"dp_rank_{rank}" not in loader:
-            parts.whys.append(f"the data position of worker {rank} of {workers} is not in it")
+    parts.workers = whole_number(loader.get("world_size")) or 1
+    missing, more = gaps(ranks_of(_LOADER, map(str, loader)), range(parts.workers if "world_size" in loader else 0))
+    parts.whys.extend(f"the data position of worker {rank} of {parts.workers} is not in it" for rank in missing)
+    if more:
+        parts.whys.append(f"the data positions of {more} more of {parts.workers} workers are not in it")
 
 
 def _table(value: object) -> Mapping[object, object]:

@@ -7,12 +7,15 @@ Rules kept here:
 3. Every step witness is handed on; which of them is right is not decided here.
 4. A checkpoint's name is one of its layout's forms from its first letter to its last; numbers have no leading zeros and order as numbers.
 5. A name with folders in it leads through real folders only: no link on the way is followed.
+6. What one of many files says is looked up and never searched for among the others: a folder can hold a million.
 """
 
 import re
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeVar, final
 
@@ -44,6 +47,9 @@ T = TypeVar("T")
 Kind = Literal["a folder", "a regular file"]
 #: What is said of a writer that puts file after file into the final place.
 IN_PLACE: Final = Unobserved(("its trainer writes in place, file after file",))
+
+#: So many of what is missing are named; more are counted.
+NAMED_MAX: Final = 8
 
 _FIELD: Final = re.compile(r"\{(step|epoch|save)\}", re.ASCII)
 _DIGITS: Final = "(0|[1-9][0-9]{0,15})"
@@ -118,7 +124,8 @@ class Layout:
     """One way in which a library puts a checkpoint on a disk.
 
     ``recognises`` and ``read`` are given the path of the checkpoint and what lies below it: every file and folder, at any depth, under its
-    name relative to the path (``global_step8/mp_rank_00_model_states.pt``); a checkpoint that is one regular file is its own one entry.
+    name relative to the path (``global_step8/mp_rank_00_model_states.pt``), in name order; a checkpoint that is one regular file is its own
+    one entry.
     Both look at what the entries name and at nothing else.
     """
 
@@ -131,6 +138,22 @@ class Layout:
     def numbered(self, name: str) -> Numbered | None:
         """What a checkpoint's name says in this layout, or None where it is not one of its names."""
         return next((found for naming in self.names if (found := naming.numbered(name)) is not None), None)
+
+
+def lying_in(entries: tuple[Entry, ...], below: str) -> tuple[Entry, ...]:
+    """Of entries in the order of their names those in one folder, at any depth: ``below`` is its name with a slash, or nothing."""
+    if not below:
+        return entries
+    begin = bisect_left(entries, below, key=lambda entry: entry.name)
+    after = f"{below[:-1]}{chr(ord('/') + 1)}"
+    return entries[begin : bisect_left(entries, after, begin, key=lambda entry: entry.name)]
+
+
+def gaps(there: Iterable[int], wanted: range) -> tuple[tuple[int, ...], int]:
+    """The first of the wanted numbers that are not there, and how many more of them are not. Nothing is counted up to the last one."""
+    held = {number for number in there if number in wanted}
+    named = tuple(islice((number for number in wanted if number not in held), NAMED_MAX))
+    return named, max(0, wanted.stop - wanted.start) - len(held) - len(named)
 
 
 # ------------------------------------------------------------------------------------------------------------- components

@@ -9,19 +9,15 @@ Rules kept here:
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
-from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, take, torch_state
+from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, gaps, take, torch_state
 from countermark.files.layouts.states import optimizer_says, scheduler_says
 from countermark.files.pickles import scalar
 from countermark.files.reading import Entry, OpenFile
 from countermark.run.checkpoint import StepWitness
 from countermark.weights.refusals import FileDefect
-
-#: So many missing workers are named; more are counted.
-_NAMED_MAX: Final = 8
 
 #: Endings of files in which any library keeps a state, and how those begin that hold weights instead.
 _STATES: Final = (".pt", ".pth", ".bin", ".pkl", ".ckpt", ".distcp")
@@ -71,15 +67,24 @@ def ranks_of(form: re.Pattern[str], names: Iterable[str]) -> tuple[int, ...]:
     return tuple(sorted(int(found[1]) for name in names if (found := form.fullmatch(name))))
 
 
+def note_gaps(parts: Parts, numbers: Iterable[int], form: str, first: int) -> None:
+    """What is missing of things that are numbered from the ``first`` on, below the highest of these: their names are of this form."""
+    held = tuple(numbers)
+    missing, more = gaps(held, range(first, max(held, default=first)))
+    parts.whys.extend(f"{form.format(number)} is missing, and others with higher numbers are there" for number in missing)
+    if more:
+        parts.whys.append(f"{more} more like {form.format(missing[0])} are missing")
+
+
 def take_ranks(
     parts: Parts, folder: Path, form: str, ranks: Collection[int], least: int, parse: Callable[[OpenFile], T | Whys | FileDefect]
 ) -> list[T]:
     """The states of several workers, from files named by ``form``: those of ``ranks`` are there. Who is missing below the highest of them,
     or of ``least`` workers, is noted."""
     workers = max(*ranks, least - 1) + 1
-    for rank in islice((rank for rank in range(workers) if rank not in ranks), _NAMED_MAX):
-        parts.whys.append(f"{form.format(rank)} is missing, the state of one of {workers} workers")
-    if workers - len(ranks) > _NAMED_MAX:
-        parts.whys.append(f"the states of {workers - len(ranks) - _NAMED_MAX} more of {workers} workers are missing")
+    missing, more = gaps(ranks, range(workers))
+    parts.whys.extend(f"{form.format(rank)} is missing, the state of one of {workers} workers" for rank in missing)
+    if more:
+        parts.whys.append(f"the states of {more} more of {workers} workers are missing")
     parts.workers = workers
     return [state for rank in ranks if (state := take(parts, folder, form.format(rank), parse)) is not None]

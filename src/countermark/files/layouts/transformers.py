@@ -20,7 +20,7 @@ from typing import Final, final
 
 from countermark.files.documents import as_list
 from countermark.files.layouts.deepspeed_files import is_deepspeeds
-from countermark.files.layouts.fsdp import take_pieces, workers_of
+from countermark.files.layouts.fsdp import note_beside, take_pieces, workers_of
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, document, take, torch_state
 from countermark.files.layouts.states import fact, generators_say, table_of, whole_number
 from countermark.files.layouts.torch_files import is_stateless, ranks_of, take_optimizer, take_ranks, take_scaler, take_scheduler
@@ -79,7 +79,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
 def _optimizer(folder: Path, names: frozenset[str], reading: LayoutReading, pieces: Parts | None) -> Parts:
     parts = pieces or Parts()
     if pieces is not None:
-        parts.whys.extend(f"{name} lies beside the pieces of an optimizer" for name in sorted(names & {OPTIMIZER, GATHERED}))
+        note_beside(parts, sorted(names & {OPTIMIZER, GATHERED}), "an optimizer")
     elif {OPTIMIZER, GATHERED} <= names:
         parts.whys.append(f"{OPTIMIZER} and {GATHERED} are both there: nothing tells which of them goes with the weights")
     else:

@@ -41,14 +41,13 @@ MODEL_WEIGHTS: Final = "model.safetensors"
 #: PEFT's word for an initialisation → the manifest's. Everything else stands as PEFT writes it.
 _INITIALISATIONS: Final = {"True": "kaiming"}
 _PICKLED_MODEL, _PICKLED_ADAPTER = PICKLED_FILES
-#: A model's weights that FSDP gathered from its workers.
+#: Weights that FSDP gathered from its workers, a model's or an adapter's.
 _GATHERED: Final = "pytorch_model_fsdp.bin"
 #: Every file by which a folder has weights, and whether they are an adapter's.
-_CARRIERS: Final[Mapping[str, bool]] = {
+CARRIERS: Final[Mapping[str, bool]] = {
     **{name: kind == "adapter" for name, kind in (*SINGLE_FILES.items(), *INDEX_FILES.items())},
     _PICKLED_MODEL: False,
     PICKLED_INDEX: False,
-    _GATHERED: False,
     _PICKLED_ADAPTER: True,
 }
 
@@ -58,20 +57,22 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 def is_adapter(names: frozenset[str]) -> bool:
     """Whether the files of these names are those of an adapter."""
-    return ADAPTER_CONFIG in names or any(_CARRIERS[name] for name in names & _CARRIERS.keys())
+    return ADAPTER_CONFIG in names or any(CARRIERS[name] for name in names & CARRIERS.keys())
 
 
 def take_weights(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
     """The weights in a folder that holds files of these names."""
     parts = Parts()
     adapter = is_adapter(names)
-    carriers = sorted(name for name in names & _CARRIERS.keys() if _CARRIERS[name] == adapter)
+    carriers = sorted(name for name in names & CARRIERS.keys() if CARRIERS[name] == adapter)
+    if _GATHERED in names:
+        take(parts, folder, _GATHERED, pickled)
     if len(carriers) > 1:
         parts.whys.append(sentence(WeightsAmbiguous(tuple(carriers))).message)
     elif carriers:
         shapes = _carried(folder, carriers[0], names, parts)
         reading.model_shapes = tuple(sorted(shapes.values())) if adapter and shapes else None
-    else:
+    elif adapter or _GATHERED not in names:
         parts.absent.append(ADAPTER_WEIGHTS if adapter else MODEL_WEIGHTS)
     if adapter:
         config = take(parts, folder, ADAPTER_CONFIG, _adapter)
@@ -83,11 +84,11 @@ def _carried(folder: Path, carrier: str, names: frozenset[str], parts: Parts) ->
     """The tensors that one file or index carries; None where it does not hold them all."""
     if carrier in SINGLE_FILES:
         return take(parts, folder, carrier, safetensors)
-    if carrier in {*PICKLED_FILES, _GATHERED}:
+    if carrier in PICKLED_FILES:
         return take(parts, folder, carrier, pickled)
     if carrier == PICKLED_INDEX:
         return _pickled_shards(folder, carrier, names, parts)
-    _, headers = weight_headers(folder, tuple(sorted(names - _CARRIERS.keys() | {carrier})), ())
+    _, headers = weight_headers(folder, tuple(sorted(names - CARRIERS.keys() | {carrier})), ())
     parts.whys.extend(sentence(defect).message for defect in headers.defects)
     take(parts, folder, carrier, lambda opened: Whole())
     shards = [take(parts, folder, name, safetensors) for name in sorted(headers.tables)]
