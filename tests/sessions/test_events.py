@@ -8,14 +8,11 @@ from hypothesis import strategies as st
 from countermark.sessions import events
 from countermark.sessions.canonical import Spelling, spelled_json
 from countermark.sessions.events import (
-    AHEAD_MAX_NS,
     Event,
-    Times,
     content_event_id,
     session_of,
     smaller,
     span_event_id,
-    times_of,
     trace_session,
 )
 from tests.faults import planted, proven_by
@@ -74,27 +71,6 @@ def test_the_name_of_a_trace_is_the_byte_smallest_in_any_order(names: list[str |
     for name in names:
         found = smaller(found, name)
     assert found == min((name for name in names if name is not None), key=str.encode, default=None)
-
-
-TIMES: Final[tuple[tuple[int, int, Times], ...]] = (
-    (NOW, NOW, Times(NOW, 0, None)),
-    (NOW - 5, NOW, Times(NOW - 5, 5, None)),
-    (NOW, 0, Times(NOW, None, None)),
-    (NOW, NOW - 1, Times(NOW, None, "end before start")),
-    (0, NOW, Times(None, None, "unsaid")),
-    (0, 0, Times(None, None, "unsaid")),
-    (NOW + AHEAD_MAX_NS, NOW + AHEAD_MAX_NS, Times(NOW + AHEAD_MAX_NS, 0, None)),
-    (NOW + AHEAD_MAX_NS + 1, 0, Times(None, None, "ahead of receipt")),
-    (NOW, NOW + AHEAD_MAX_NS + 1, Times(NOW, None, "ahead of receipt")),
-    (1, 2**63 - 1, Times(1, None, "ahead of receipt")),
-)
-
-
-@proven_by(planted(events, "AHEAD_MAX_NS", 2**70), planted(events, "AHEAD_MAX_NS", 0))
-def test_a_time_that_cannot_be_used_measures_nothing_and_says_why() -> None:
-    for start, end, expected in TIMES:
-        assert times_of(start, end, NOW) == expected
-        assert event(start_ns=start, end_ns=end).times == expected
 
 
 def test_an_event_tells_every_place_that_was_replaced() -> None:

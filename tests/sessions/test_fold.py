@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countermark.sessions import fold
-from countermark.sessions.events import AHEAD_MAX_NS, Event
+from countermark.sessions.events import Event
 from countermark.sessions.fold import Fold, Session, Sums, folded, share_of
 from countermark.sessions.genai import Usage
+from countermark.sessions.times import AHEAD_MAX_NS
 from tests.faults import planted, proven_by
 from tests.sessions.test_events import NOW, event, spelling
 

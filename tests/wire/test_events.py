@@ -28,8 +28,6 @@ from countermark.wire.events import (
     event_document,
     event_line,
     read_event,
-    read_time,
-    spell_time,
 )
 from tests.faults import planted, proven_by
 from tests.sessions.test_edits import WHOLE as EDIT
@@ -177,27 +175,6 @@ def test_a_body_that_is_no_document_is_unreadable_as_a_whole() -> None:
     whys = [batch_of_json(body, NOW) for body in (b"", b"\xff", b"[1", b'{"events": {}}', b"9" * 5000)]
     assert all(isinstance(why, EventUnreadable) for why in whys)
     assert whys[3] == EventUnreadable("what stands under events is no list")
-
-
-TIMES: Final[tuple[tuple[object, int], ...]] = (
-    ("1970-01-01T00:00:00.000000001Z", 1),
-    ("2026-12-03T08:00:00Z", 1796284800000000000),
-    ("2026-12-03 09:30:00.5+01:30", 1796284800500000000),
-    ("2026-12-03t08:00:00.1234567891z", 1796284800123456789),
-    ("1796284800123456789", 1796284800123456789),
-    (1796284800123456789, 1796284800123456789),
-    (0, 0),
-    (2**63 - 1, 2**63 - 1),
-)
-
-
-def test_a_time_is_read_in_each_of_its_forms() -> None:
-    assert [read_time(said) for said, _ in TIMES] == [time for _, time in TIMES]
-
-
-@given(st.integers(1, 2**63 - 1))
-def test_a_time_that_is_spelled_is_read_again(time: int) -> None:
-    assert read_time(spell_time(time)) == time
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))

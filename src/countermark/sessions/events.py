@@ -6,8 +6,7 @@ Rules kept here:
    twice is one event, whoever sends it.
 2. A session is the one that the event names, else the byte-smallest that any event of its trace names, else the trace, else its emitter.
    So neither depends on the order in which events arrive.
-3. What an event says of time is kept as it was said. A time that cannot be used (none, an end before its start, a day or more ahead of its
-   receipt) orders nothing and measures nothing, and is flagged; the order then falls back to that of receipt.
+3. Events are ordered by their times where these can be used, and by their receipt where not.
 4. Two events of one id are the same event when their payloads are; another payload under a known id is a conflict, and the first is kept.
 """
 
@@ -19,6 +18,7 @@ from typing import Final, Literal, TypeAlias, final, get_args
 from countermark.recipe.canonical import length_prefixed
 from countermark.sessions.canonical import Spelling, ValueUnspellable
 from countermark.sessions.edits import EventFieldDefect
+from countermark.sessions.times import Times, times_of
 from countermark.values import NonEmpty
 
 EventType: TypeAlias = Literal["message", "tool_call", "tool_result", "span", "notification", "end"]
@@ -26,24 +26,9 @@ EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 
 #: The longest id of an event, a session or a source, and the longest name of an event, in characters.
 ID_LENGTH_MAX: Final = 512
-#: A time further ahead of its receipt than this is no time.
-AHEAD_MAX_NS: Final = 86_400 * 10**9
-TIME_MAX_NS: Final = 2**63 - 1
 
 TRACE_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 SPAN_ID: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
-
-OddTime: TypeAlias = Literal["unsaid", "end before start", "ahead of receipt"]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Times:
-    """When something was (ns UTC) and for how long (ns), each None where that is not known, and why a time that was said is not used."""
-
-    when: int | None
-    lasted: int | None
-    odd: OddTime | None
 
 
 @final
@@ -112,21 +97,6 @@ class Batch:
 
     events: tuple[tuple[int, Event], ...]
     refused: tuple[EventRefused, ...]
-
-
-def times_of(start_ns: int, end_ns: int, received_ns: int) -> Times:
-    """What can be used of the times that an event says; 0 is none."""
-    if start_ns <= 0:
-        return Times(None, None, "unsaid")
-    if start_ns > received_ns + AHEAD_MAX_NS:
-        return Times(None, None, "ahead of receipt")
-    if end_ns <= 0:
-        return Times(start_ns, None, None)
-    if end_ns < start_ns:
-        return Times(start_ns, None, "end before start")
-    if end_ns > received_ns + AHEAD_MAX_NS:
-        return Times(start_ns, None, "ahead of receipt")
-    return Times(start_ns, end_ns - start_ns, None)
 
 
 def span_event_id(trace: str, span: str) -> str:

@@ -10,9 +10,7 @@ Rules kept here:
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias, cast
 
 from countermark.sessions.canonical import Json, Spelling, ValueUnspellable, kept_text, spelled_json
@@ -29,7 +27,6 @@ from countermark.sessions.events import (
     EVENT_TYPES,
     ID_LENGTH_MAX,
     SPAN_ID,
-    TIME_MAX_NS,
     TRACE_ID,
     Batch,
     Event,
@@ -41,6 +38,7 @@ from countermark.sessions.events import (
     content_event_id,
     span_event_id,
 )
+from countermark.sessions.times import read_time, spell_time
 from countermark.values import NonEmpty, Refused, shown
 
 #: The keys of an event's document.
@@ -48,9 +46,6 @@ KEYS: Final = ("id", "type", "session", "trace", "span", "parent", "source", "na
 #: The longest line of a file or body of one event a line, in bytes.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 
-_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
-_DIGITS: Final = re.compile(r"\d{1,19}", re.ASCII)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_KEYS: Final = ("id", "session", "source", "name")
 
 _Table: TypeAlias = Mapping[str, object]
@@ -229,39 +224,6 @@ def spelled_payload(payload: Mapping[str, object]) -> Spelling | Refused[EventFi
     if isinstance(read, Refused):
         return Refused(NonEmpty(read.defects.first, read.defects.more))
     return spelled_json(read.payload(), "payload")
-
-
-def read_time(value: object) -> int | None:
-    """A time in ns UTC, from ISO 8601 with an offset, from a whole number of nanoseconds or from its digits; None for anything else."""
-    if isinstance(value, str):
-        if _DIGITS.fullmatch(value):
-            value = int(value)
-        elif (found := _TIME.fullmatch(value)) is not None:
-            return _of_text(found)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TIME_MAX_NS:
-        return None
-    return value
-
-
-def _of_text(found: re.Match[str]) -> int | None:
-    second, fraction, offset = found.groups()
-    try:
-        whole = datetime.fromisoformat(f"{second}{'+00:00' if offset in 'Zz' else offset}")
-    except ValueError:
-        return None
-    seconds = (whole - _EPOCH) // timedelta(seconds=1)
-    read = seconds * 10**9 + int((fraction or "").ljust(9, "0"))
-    return read if 0 < read <= TIME_MAX_NS else None
-
-
-def spell_time(time_ns: int) -> str:
-    """A time (ns UTC, 0 to 2^63 − 1) as text, with as many digits of the second as it needs: none, 3, 6 or 9."""
-    seconds, fraction = divmod(time_ns, 10**9)
-    digits = f"{fraction:09d}"
-    while digits.endswith("000"):
-        digits = digits[:-3]
-    told = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{told}{'.' + digits if digits else ''}Z"
 
 
 def event_document(event: Event) -> dict[str, Json]:
