@@ -26,6 +26,7 @@ from countermark.recipe import WorkKey
 from countermark.recipe.manifest import ENTRIES as COORDINATES
 from countermark.recipe.sums import own_leaves
 from countermark.run.attempts import AttemptKey, Nonce
+from countermark.sessions.filters.keys import IDS, OPERATORS, keys_of
 from countermark.values import NonEmpty, Principal, Sha256
 from countermark.verdict.kinds import Blocker, OrphanOutput, Verdict, WhyNot
 
@@ -39,6 +40,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands(),
         "coordinates.md": _coordinates(),
         "defects.md": _defects(),
+        "filter-keys.md": _filter_keys(),
         "settings.md": _settings(),
         "verdicts.md": _verdicts(),
     }
@@ -181,6 +183,22 @@ def example(kind: Any, name: str = "") -> Any:
         return next(iter(kind))
     hints = get_type_hints(kind)
     return kind(*(example(hints[field.name], field.name) for field in fields(kind)))
+
+
+# ------------------------------------------------------------------------------------------------------------ filter keys
+
+
+def _filter_keys() -> str:
+    rows = ((kind, ", ".join(f"`{operator}`" for operator in operators)) for kind, operators in OPERATORS.items())
+    parts = ["## Types", _table(("type", "compared by"), rows)]
+    for subject in IDS:
+        parts.append(f"## {subject[0].upper()}{subject[1:]}")
+        parts += [f"### {subject}: {key.name}\n\n{key.doc[0].upper()}{key.doc[1:]}. Type: {key.type}." for key in keys_of(subject).values()]
+    lead = (
+        "What `--where` can ask of what is listed. [Filters](../guide/filters.md) says how a filter is written, and what each comparison "
+        "means; `NOT` may stand before any of them."
+    )
+    return _page("Filter keys", lead, parts)
 
 
 # ------------------------------------------------------------------------------------------------- settings, coordinates

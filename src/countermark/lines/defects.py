@@ -15,6 +15,7 @@ from typing import Any, Final, TypeGuard, get_args
 from countermark.lines.of_checkpoints import checkpoint_sentence, retention_sentence
 from countermark.lines.of_evidence import EvidenceDefect, evidence_sentence
 from countermark.lines.of_files import FolderDefect, ReadingDefect, SourceDefect, file_sentence, folder_sentence, source_sentence
+from countermark.lines.of_filters import filter_sentence
 from countermark.lines.of_recipes import RecipeDefect, recipe_sentence
 from countermark.lines.of_records import RecordDefect, record_sentence
 from countermark.lines.of_runs import RunDefect, run_sentence
@@ -28,11 +29,12 @@ from countermark.lines.texts import Document, JsonValue, camel, number, plain
 from countermark.run.attempts import AttemptKey, Nonce
 from countermark.run.checkpoint import CheckpointDefect
 from countermark.run.retention import RetentionDefect
+from countermark.sessions.filters.binding import FilterDefect
 from countermark.verdict.kinds import Blocker, Note, WhyNot
 
 AnyDefect = (
     RecipeDefect | RunDefect | CheckpointDefect | RetentionDefect | EvidenceDefect | VerdictDefect
-    | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SessionDefect | SurfaceDefect
+    | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SessionDefect | FilterDefect | SurfaceDefect
 )  # fmt: skip
 
 _SENTENCE_LENGTH_MAX: Final = 4000
@@ -53,6 +55,7 @@ FAMILIES: Final[Mapping[str, tuple[type, ...]]] = {
     "Why a run has not converged yet": get_args(WhyNot),
     "Notes": get_args(Note),
     "Sessions and events": get_args(SessionDefect),
+    "Filters": get_args(FilterDefect),
     "Operations and surfaces": get_args(SurfaceDefect),
 }
 
@@ -86,6 +89,8 @@ def _told(defect: AnyDefect) -> Sentence:
         return folder_sentence(defect)
     if isinstance(defect, WeightsDefect):
         return weights_sentence(defect)
+    if isinstance(defect, FilterDefect):
+        return filter_sentence(defect)
     if isinstance(defect, SessionDefect):
         return event_sentence(defect)
     if isinstance(defect, Blocker):
