@@ -10,6 +10,7 @@ import pytest
 
 from countermark.recipe.canonical import length_prefixed
 from countermark.run import checkpoint, readback
+from countermark.run.attempts import CheckpointIdentity
 from countermark.run.checkpoint import (
     COMPONENTS,
     AdmittedCheckpoint,
@@ -38,6 +39,7 @@ from countermark.run.checkpoint import (
     Publication,
     PublicationIncomplete,
     PublicationUnobserved,
+    SoundCheckpoint,
     StepWitness,
     Unobserved,
     WeightsOnlyCheckpoint,
@@ -45,6 +47,7 @@ from countermark.run.checkpoint import (
     admit_weights_only,
     component_digest,
     leaf_spelling,
+    sound_checkpoint,
 )
 from countermark.values import NonEmpty, Refused, Sha256
 from tests.faults import planted, proven_by
@@ -92,8 +95,12 @@ def defects(found: CheckpointReadback, members: frozenset[str] = frozenset({NONC
 
 def test_a_clean_readback_is_admitted() -> None:
     admitted = admit_checkpoint(clean(), clean_manifest(), frozenset({NONCE}))
-    assert isinstance(admitted, AdmittedCheckpoint) and not admitted.vouched
-    assert admitted.digest == clean().digest == admitted.identity.digest and admitted.identity.step == 4
+    components, digest = {component: whole(component).digest for component in COMPONENTS}, clean().digest
+    assert digest is not None
+    assert admitted == AdmittedCheckpoint(
+        "/p/step-4", "transformers-peft", 4, NONCE, components, digest, vouched=False, seal=checkpoint._SEAL
+    )
+    assert admitted.identity == CheckpointIdentity(4, digest)
 
 
 # -------------------------------------------------------------------------------------------------- one break, two breaks
@@ -181,6 +188,40 @@ def test_all_breaks_at_once_are_all_named() -> None:
     assert defects(found) == wanted and len(wanted) == 9
 
 
+#: What is asked of a checkpoint only where a work is to go on from it.
+OF_A_WORK = DataPositionMismatch | AttemptNotMember | ManifestDiverges
+
+
+@proven_by(planted(checkpoint, "NonEmpty", FirstWins))
+def test_what_is_whole_in_itself_is_told_whichever_work_it_belongs_to() -> None:
+    for names in (*((name,) for name in BREAKS), *combinations(BREAKS, 2)):
+        found, against = broken(*names)
+        wanted = Counter({defect: times for defect, times in against.items() if not isinstance(defect, OF_A_WORK)})
+        answer = sound_checkpoint(found)
+        assert (Counter(answer.defects) if isinstance(answer, Refused) else Counter()) == wanted, names
+
+
+def test_a_whole_checkpoint_is_sound_and_says_whether_a_person_stood_in() -> None:
+    digest, in_place = clean().digest, clean(marker=Unobserved(("in place",)))
+    assert digest is not None
+    foreign = clean(attempt="b" * 32, declared=clean_spellings(seed="18"), micro_batches=4)
+    unseen = Refused(NonEmpty(PublicationUnobserved(("in place",))))
+    for found, vouched, stands_in in ((clean(), False, False), (foreign, False, False), (clean(), True, False), (in_place, True, True)):
+        answer = sound_checkpoint(found, vouched=vouched)
+        assert answer == SoundCheckpoint("/p/step-4", 4, digest, stands_in, checkpoint._SEAL)
+        assert isinstance(answer, SoundCheckpoint) and answer.vouched is stands_in
+    assert sound_checkpoint(in_place) == unseen
+
+
+def test_weights_are_asked_for_alone() -> None:
+    absent, weights = ComponentAbsent(("x",)), whole(Component.MODEL_WEIGHTS).digest
+    carrier = WeightsOnlyCheckpoint("/p/step-4", 4, weights, checkpoint._SEAL)
+    torn = clean(components=dict.fromkeys(COMPONENTS, absent) | {Component.MODEL_WEIGHTS: whole(Component.MODEL_WEIGHTS)})
+    assert admit_weights_only(clean()) == admit_weights_only(torn) == carrier
+    without = with_component(absent, Component.MODEL_WEIGHTS)
+    assert admit_weights_only(without) == Refused(NonEmpty(ComponentMissing(Component.MODEL_WEIGHTS)))
+
+
 # ------------------------------------------------------------------------------------------------------------ the steps
 
 
@@ -208,6 +249,7 @@ def other(component: str, *steps: int) -> list[CheckpointDefect]:
         (True, {"optimizer_state": (3,), "scheduler_state": (2,)}, other("optimizer_state", 3) + other("scheduler_state", 2)),
         (True, {"optimizer_state": (3,), "scheduler_state": (4,)}, other("optimizer_state", 3)),
         (True, {"optimizer_state": (3,), "scheduler_state": ()}, other("optimizer_state", 3)),
+        (True, {"optimizer_state": (3, 4), "scheduler_state": (3,)}, []),
         (True, {"optimizer_state": (3,), "scheduler_state": (3,), "data_position": (3,)}, other("data_position", 3)),
         (True, {"model_weights": (3,), "rng_state": (3,)}, other("model_weights", 3) + other("rng_state", 3)),
         (False, {"optimizer_state": (4, 6, 3, 6)}, other("optimizer_state", 3, 6)),
@@ -220,6 +262,17 @@ def test_every_step_that_is_told_is_the_checkpoints_unless_a_scaler_skipped_some
     found = defects(clean(components=told(**steps), scaled=scaled))
     assert Counter({one: times for one, times in found.items() if not isinstance(one, PublicationIncomplete)}) == Counter(wanted)
     assert sum(isinstance(one, PublicationIncomplete) for one in found) == bool(wanted)
+
+
+def test_a_scaler_skipped_nothing_for_a_scheduler_that_was_not_read() -> None:
+    found = clean(components=told(optimizer_state=(3,)) | {Component.SCHEDULER_STATE: ComponentAbsent(("scheduler.pt",))}, scaled=True)
+    assert defects(found) == Counter(
+        [
+            ComponentStepMismatch(PART, 3),
+            ComponentMissing(Component.SCHEDULER_STATE),
+            PublicationIncomplete(("optimizer_state is of step 3, not 4", "scheduler_state is missing")),
+        ]
+    )
 
 
 def foreign(why: str) -> list[CheckpointDefect]:
@@ -370,7 +423,7 @@ def test_no_marker_outweighs_what_is_missing() -> None:
 
 
 def test_nothing_is_absent_and_says_so() -> None:
-    for admit in (lambda found: admit_checkpoint(found, clean_manifest(), frozenset()), admit_weights_only):
+    for admit in (lambda found: admit_checkpoint(found, clean_manifest(), frozenset()), admit_weights_only, sound_checkpoint):
         assert admit(CheckpointNotThere("/p", "gone")) == Refused(NonEmpty(CheckpointAbsent("/p", "gone")))
 
 
@@ -379,11 +432,14 @@ def test_nothing_is_absent_and_says_so() -> None:
 
 def test_nobody_else_mints_an_admitted_checkpoint() -> None:
     admitted = admit_checkpoint(clean(), clean_manifest(), frozenset({NONCE}))
-    weights = admit_weights_only(clean())
-    assert isinstance(admitted, AdmittedCheckpoint) and isinstance(weights, WeightsOnlyCheckpoint)
-    for forged in (lambda: replace(admitted, step=8, seal=object()), lambda: replace(weights, step=8, seal=object())):
-        with pytest.raises(ValueError, match="minted by"):
-            forged()
+    weights, sound = admit_weights_only(clean()), sound_checkpoint(clean())
+    assert isinstance(admitted, AdmittedCheckpoint) and not isinstance(weights, Refused) and not isinstance(sound, Refused)
+    with pytest.raises(ValueError, match=r"^an admitted checkpoint is minted by admit_checkpoint$"):
+        replace(admitted, step=8, seal=object())
+    with pytest.raises(ValueError, match=r"^a checkpoint for its weights is minted by admit_weights_only$"):
+        replace(weights, step=8, seal=object())
+    with pytest.raises(ValueError, match=r"^a sound checkpoint is minted by sound_checkpoint$"):
+        replace(sound, step=8, seal=object())
     with pytest.raises((TypeError, ValueError)):
         replace(admitted, step=8)
 
@@ -425,6 +481,7 @@ def test_no_two_components_trade_places_in_the_digest() -> None:
         ("adamw_torch(beta1=0.9)", "optimizer.eps", "nothing"),
         ("sequential", "data_order.seed", "nothing"),
         ("adamw_torch(beta1=0.9)", "optimizer.implementation", "adamw_torch"),
+        ("sequential", "data_order.implementation", "sequential"),
     ],
 )
 def test_a_leaf_is_read_out_of_its_coordinates_text(spelling: str, leaf: str, found: str) -> None:

@@ -69,9 +69,9 @@ def test_receipts_move_nothing() -> None:
 
 
 def test_a_desired_run_is_minted_by_admission_alone() -> None:
-    with pytest.raises(ValueError, match="minted by admit_demand"):
+    with pytest.raises(ValueError, match=r"^a desired run is minted by admit_demand$"):
         TrainingRunDesired(desired().demand, desired().manifest, Requirements(), object())
-    with pytest.raises(ValueError, match="minted by admit_demand"):
+    with pytest.raises(ValueError, match=r"^a desired run is minted by admit_demand$"):
         replace(desired(), demand=Demand(demand_id(), work(seed="18")), seal=None)
 
 
@@ -86,7 +86,7 @@ def test_a_record_is_admitted_anew_and_never_believed() -> None:
     recalled = recall_work(work(), desired().manifest, Requirements())
     assert isinstance(recalled, WorkRecalled)
     assert recalled.demanded_by(demand_id("weekly")) == desired("weekly")
-    with pytest.raises(ValueError, match="minted by recall_work"):
+    with pytest.raises(ValueError, match=r"^a recorded work is minted by recall_work$"):
         WorkRecalled(work(seed="18"), desired().manifest, Requirements(), None)
     forged = Demand(demand_id(), work(seed="18"))
     assert recall_demand(forged, desired().manifest, Requirements()) == Refused(NonEmpty(WorkNotDerived(work(seed="18"), work())))

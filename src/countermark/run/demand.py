@@ -109,7 +109,7 @@ def recall_work(work: WorkKey, manifest: Manifest, requirements: Requirements) -
     """A recorded work, derived anew: its manifest is observed and resolved like any recipe that leaves nothing open, so a record is no
     authority about the work that it names."""
     resolution = resolve(observed(spellings(manifest), source="ledger", tool="countermark"))
-    assert isinstance(resolution, Resolution), "a manifest's own spellings always resolve"
+    assert isinstance(resolution, Resolution)  # A manifest's own spellings always resolve.
     derived = derive_work_key(work.principal, contract_of(resolution), requirements)
     return (
         WorkRecalled(work, resolution.manifest, requirements, _SEAL)

@@ -84,8 +84,7 @@ def rate_after(schedule: LrSchedule, warmup: int, total: int, step: int, peak: f
         case CosineWithMinLr(least):
             return peak * max(0.0, _wave(past) * (1 - float(least)) + float(least))
         case Polynomial(end, power):
-            # The library raises what is left to the power, and what is left is nothing after the end.
-            return float(end) if step > total else (peak - float(end)) * max(0.0, 1 - past) ** float(power) + float(end)
+            return float(end) if step > total else (peak - float(end)) * (1 - past) ** float(power) + float(end)
         case InverseSqrt(timescale):
             return peak / math.sqrt((step + timescale.number - warmup) / timescale.number)
         case WarmupStableDecay():
@@ -104,11 +103,7 @@ def _wave(part: float) -> float:
 
 def _decayed(schedule: WarmupStableDecay, total: int, step: int) -> float:
     begins, least = total - schedule.decay_steps.number, float(schedule.min_lr_rate)
-    if step < begins:
-        return 1.0
-    if step >= total:
-        return least
-    part = (step - begins) / schedule.decay_steps.number
+    part = min(1.0, max(0.0, (step - begins) / schedule.decay_steps.number))
     shapes = {"linear": 1 - part, "cosine": _wave(part), "1-sqrt": 1 - math.sqrt(part)}
     return shapes[schedule.decay_shape.word] * (1 - least) + least
 

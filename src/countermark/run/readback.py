@@ -213,14 +213,11 @@ def component_digest(files: tuple[FileReading, ...]) -> Sha256:
 
 def other_steps(readback: CheckpointReadback, component: Component) -> tuple[int, ...]:
     """The steps that the component tells and that are not the checkpoint's."""
-    reading = readback.components[component]
-    if not isinstance(reading, ComponentRead):
-        return ()
     allowed = {readback.step}
     if readback.scaled and component in {Component.OPTIMIZER_STATE, Component.SCHEDULER_STATE}:
         told = [_told(readback, one) for one in (Component.OPTIMIZER_STATE, Component.SCHEDULER_STATE)]
         allowed |= {step for step in told[0] & told[1] if step <= readback.step}
-    return tuple(sorted({witness.step for witness in reading.steps} - allowed))
+    return tuple(sorted(_told(readback, component) - allowed))
 
 
 def _told(readback: CheckpointReadback, component: Component) -> set[int]:
