@@ -18,7 +18,7 @@ from countermark.sessions.edits import is_edit
 from countermark.sessions.events import Event
 from countermark.sessions.genai import PICO, operation_of, span_usage, text_of
 from countermark.sessions.records import Conflict, EventPage, SessionListed, StoredEvent
-from countermark.sessions.times import spell_time
+from countermark.sessions.times import OddTime, spell_time
 
 SESSION_COLUMNS: Final = ("session", "state", "updated", "events", "edits", "tensors", "weights changed", "tokens", "errors", "source")
 EVENT_COLUMNS: Final = ("time", "type", "event")
@@ -30,6 +30,12 @@ _NS_PER_MS: Final = 10**6
 _TEXT_SHOWN_MAX: Final = 160
 #: Where the words of a message, a tool call or a result may stand in its payload, the first that is there.
 _WORDS: Final = ("text", "content", "arguments", "input", "result", "output", "error", "body", "kind")
+
+#: What is said of a time that is not used; one that was not said is nothing odd.
+_ODD: Final[Mapping[OddTime | None, str]] = {
+    "end before start": "it ends before it starts",
+    "ahead of receipt": "its time lies ahead of its receipt",
+}
 
 _Table: TypeAlias = Mapping[str, object]
 
@@ -102,10 +108,7 @@ def event_line(event: Event) -> str:
     """An event as one line."""
     payload = cast(_Table, event.payload.value) if isinstance(event.payload.value, Mapping) else {}
     said = _said(event, payload)
-    notes = [
-        *(["end before start"] if event.times.odd == "end before start" else []),
-        *(["time ahead of its receipt"] if event.times.odd == "ahead of receipt" else []),
-    ]
+    notes = [_ODD[event.times.odd]] if event.times.odd in _ODD else []
     if event.replaced:
         notes.append(f"replaced to be kept: {', '.join(plain(place, 60) for place in event.replaced)}")
     return f"{said} ({'; '.join(notes)})" if notes else said
@@ -156,7 +159,9 @@ def _flat(value: object) -> str:
     while waiting and sum(map(len, found)) < _TEXT_SHOWN_MAX:
         one = waiting.pop(0)
         if isinstance(one, Mapping):
-            waiting = [*cast("Mapping[object, object]", one).values(), *waiting]
+            # The parts of a message say their kind beside their text.
+            table = cast("Mapping[object, object]", one)
+            waiting = [*([table["text"]] if "text" in table else table.values()), *waiting]
         elif isinstance(one, list | tuple):
             waiting = [*cast("list[object]", one), *waiting]
         else:
