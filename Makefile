@@ -121,8 +121,8 @@ $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
-	@echo "countermark: the checkers, the test runner, TRL, Lightning and the PostgreSQL driver"
-	@$(PIP) --editable '.[demo,trl,lightning,postgres,dev]'
+	@echo "countermark: the checkers, the test runner, TRL, Lightning, the PostgreSQL driver and the server"
+	@$(PIP) --editable '.[demo,trl,lightning,postgres,server,dev]'
 	@touch $@
 
 $(VENV)/fuzz.stamp: $(VENV)/test.stamp
