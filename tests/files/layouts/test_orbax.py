@@ -31,7 +31,7 @@ from countermark.run.checkpoint import (
 from countermark.values import Sha256
 from tests.faults import planted, proven_by
 from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects, read
-from tests.files.layouts.orbaxes import KINDS, checkpoint, number, put
+from tests.files.layouts.orbaxes import KINDS, block, checkpoint, leaf, manifest, number, put
 from tests.recipe.examples import clean_manifest
 
 
@@ -159,8 +159,8 @@ def rename_leaf(folder: Path, of: str, name: str) -> None:
     """The kernel of the weights is called by another name than the optimizer's."""
     tree = (folder / "state/_METADATA").read_text()
     parsed = json.loads(tree)
-    for leaf in parsed["tree_metadata"].values():
-        keys = leaf["key_metadata"]
+    for one in parsed["tree_metadata"].values():
+        keys = one["key_metadata"]
         if keys[0]["key"] == of:
             keys[1]["key"] = name
     put(folder, "state/_METADATA", json.dumps(parsed).encode())
@@ -296,25 +296,6 @@ def test_data_that_is_gone_or_cut_is_named_for_each_component_that_it_is_of(tmp_
     (folder / of["params.body.kernel/0.0"]).write_bytes(content[of["params.body.kernel/0.0"]][:200])
     why = f"{of['params.body.kernel/0.0']} ends before what its index says lies there"
     assert ComponentUnread(WEIGHTS, why) in beside_publication(folder)
-
-
-def block(magic: int, body: bytes) -> bytes:
-    """A block of an index that is whole, whatever it says."""
-    head = magic.to_bytes(4, "big") + (len(body) + 18).to_bytes(8, "little") + b"\0\0"
-    return head + body + crc32c(head + body).to_bytes(4, "little")
-
-
-def manifest(name: bytes, offset: int, size: int, height: int = 0) -> bytes:
-    """A manifest that names one block."""
-    config = bytes(16) + b"\0\x01\x01\x04\0"
-    files = b"\x01" + bytes([len(name)]) + b"\0" + name
-    return block(0x0CDB3A2A, config + files + b"\x01\x01" + bytes([height]) + b"\0" + bytes([offset, size]) + b"\x01\x01\x01" + bytes(9))
-
-
-def leaf(entries: dict[bytes, bytes]) -> bytes:
-    keys = list(entries)
-    columns = [bytes(max(0, len(keys) - 1)), bytes(map(len, keys)), b"".join(keys), bytes(map(len, entries.values())), bytes(len(keys))]
-    return block(0x0CDB20DE, b"\0" + b"\0" + bytes([len(keys)]) + b"".join(columns) + b"".join(entries.values()))
 
 
 HOSTILE: list[tuple[bytes, bytes, str]] = [

@@ -6,6 +6,8 @@ Rules kept here:
    value, those may be missing.
 2. An array's digest is over its name and kind, and over the keys and the bytes of its description and its chunks, as they are stored.
 3. A whole number is read where it is stored raw, or in one frame of Zstandard.
+4. No byte of a data file belongs to two values: what overlaps is refused, and one range under several keys is read once. So hashing costs
+   what the files hold, and counting chunks what a checkpoint can have, whatever an index or a description says.
 """
 
 import math
@@ -19,7 +21,7 @@ from typing import Final, final
 
 from countermark.files.digest_cache import Range, hash_parts
 from countermark.files.documents import CONFIG_BYTES_MAX, as_list, as_object, parse_object
-from countermark.files.layouts.ocdbt import Place, read_database
+from countermark.files.layouts.ocdbt import KEYS_MAX, Place, read_database
 from countermark.files.layouts.reading import Parts, Whys
 from countermark.files.reading import Entry, OpenFile, ShortRead, open_below
 from countermark.files.zstd import MAGIC, DamagedFrame, decompress
@@ -33,6 +35,8 @@ _INTEGERS: Final = MappingProxyType(
     {f"{order}{letter}{size}": (size, letter == "i") for order in ("<", "|") for letter in "iu" for size in (1, 2, 4, 8)}
     | {f"{'' if signed else 'u'}int{8 * size}": (size, signed) for size in (1, 2, 4, 8) for signed in (True, False)}
 )
+#: Of all arrays of a tree together, each description read again counted again.
+_CHUNKS_MAX: Final = 4 * KEYS_MAX
 
 
 @final
@@ -74,6 +78,8 @@ class Arrays:
     below: str
     places: Mapping[str, Place]
     whole: bool
+    asked: int = 0
+    documents: dict[Place, Mapping[str, object] | Whys] = field(default_factory=dict[Place, Mapping[str, object] | Whys])
     digests: dict[Place, Sha256 | FileDefect | str] = field(default_factory=dict[Place, Sha256 | FileDefect | str])
 
     @classmethod
@@ -87,9 +93,9 @@ class Arrays:
         return database if isinstance(database, Whys | FileDefect) else cls(folder, below, database.places, whole)
 
     def hash(self) -> None:
-        """Hash everything, each file once."""
+        """Hash everything, each byte of each file once."""
         ranges: dict[str, list[Place]] = {}
-        for place in self.places.values():
+        for place in dict.fromkeys(self.places.values()):
             if place.inline is not None:
                 self.digests[place] = Sha256(sha256(place.inline).hexdigest())
             else:
@@ -100,9 +106,11 @@ class Arrays:
                 self.digests.update(dict.fromkeys(places, opened))
                 continue
             with opened:
-                inside = [place for place in places if place.begin + place.size <= opened.size]
-                beyond = f"{name} ends before what its index says lies there"
-                self.digests.update({place: beyond for place in places if place.begin + place.size > opened.size})
+                crossing = _crossing(places)
+                self.digests.update(dict.fromkeys(crossing, f"{name}: values of its index overlap there"))
+                beyond = [place for place in places if place.begin + place.size > opened.size]
+                self.digests.update(dict.fromkeys(beyond, f"{name} ends before what its index says lies there"))
+                inside = [place for place in places if place not in self.digests]
                 parts: list[Range] = [(place.begin, place.begin + place.size) for place in inside]
                 found = hash_parts(opened, parts)
                 self.digests.update(zip(inside, found, strict=True) if isinstance(found, tuple) else dict.fromkeys(inside, found))
@@ -153,15 +161,27 @@ class Arrays:
         place = self.places.get(key)
         if place is None:
             return Whys(("it is not there",))
-        content = self._content(place)
-        document = Unreadable("it cannot be read") if content is None else parse_object(content)
-        if isinstance(document, Unreadable):
-            return Whys((f"its description is none: {document.why}",))
+        document = self.documents.get(place)
+        if document is None:
+            document = self.documents[place] = self._document(place)
+        if isinstance(document, Whys):
+            return document
         found = _older(leaf.name, document) if key.endswith("/.zarray") else _newer(leaf.name, document)
         if found is None:
             return Whys(("its description is none of an array's",))
         count = math.prod(found.counts)
-        return Whys((f"it is of {count} chunks, and fewer values are there",)) if count > len(self.places) else found
+        if count > len(self.places):
+            return Whys((f"it is of {count} chunks, and fewer values are there",))
+        self.asked += count
+        return Whys(("its tree asks for more chunks than any checkpoint has",)) if self.asked > _CHUNKS_MAX else found
+
+    def _document(self, place: Place) -> Mapping[str, object] | Whys:
+        digest = self.digests.get(place)
+        if isinstance(digest, str):
+            return Whys((digest,))
+        content = self._content(place)
+        document = Unreadable("it cannot be read") if content is None else parse_object(content)
+        return Whys((f"its description is none: {document.why}",)) if isinstance(document, Unreadable) else document
 
     def _content(self, place: Place) -> bytes | None:
         if place.inline is not None:
@@ -174,6 +194,18 @@ class Arrays:
                 return opened.read(place.begin, place.size) if place.begin + place.size <= opened.size else None
             except (OSError, ShortRead):
                 return None
+
+
+def _crossing(places: list[Place]) -> set[Place]:
+    """Those of one file that have a byte in common with another one."""
+    found: set[Place] = set()
+    reaching: Place | None = None
+    for place in sorted((place for place in places if place.size), key=lambda place: place.begin):
+        if reaching is not None and place.begin < reaching.begin + reaching.size:
+            found |= {place, reaching}
+        if reaching is None or place.begin + place.size > reaching.begin + reaching.size:
+            reaching = place
+    return found
 
 
 def leaves(tree: Mapping[str, object]) -> Iterator[Leaf]:

@@ -3,8 +3,9 @@
 Rules kept here:
 
 1. The index is a tree of blocks, each with its length and its checksum: both must hold; what is compressed is bounded before it is made.
-2. A tree of more blocks or keys than any checkpoint has is refused, and each block lies one level below the one that names it: no index
-   leads in a circle, and none costs more than its bounds.
+2. A tree of more blocks, keys or bytes than any checkpoint has is refused, and each block lies one level below the one that names it: no
+   index leads in a circle, and none costs more than its bounds. A name counts by its length, because it shares its beginning with the one
+   before and so can be longer than what tells it.
 3. A data file is named by a path below the database's folder, and is opened as every file of a checkpoint is: no link is followed.
 4. The newest version counts, as it does for whoever reads the arrays.
 """
@@ -26,9 +27,13 @@ MANIFEST: Final = "manifest.ocdbt"
 BLOCK_BYTES_MAX: Final = 16 << 20
 BLOCKS_MAX: Final = 20_000
 KEYS_MAX: Final = 1_000_000
+#: Blocks as they are stored and as they are when they are unpacked, and all names in them.
+INDEX_BYTES_MAX: Final = 512 << 20
 _MANIFEST_MAGIC: Final = 0x0CDB3A2A
 _NODE_MAGIC: Final = 0x0CDB20DE
 _NAME_BYTES_MAX: Final = 4096
+#: What holding a name costs besides its bytes.
+_NAME_COST: Final = 128
 
 
 @final
@@ -74,11 +79,28 @@ def read_database(folder: Path, below: str) -> Database | Whys | FileDefect:
 
 @final
 @dataclass(slots=True)
+class _Spent:
+    """The bytes that reading an index came to until now."""
+
+    bytes: int = 0
+
+    def add(self, count: int) -> None:
+        self.bytes += count
+        if self.bytes > INDEX_BYTES_MAX:
+            raise _Damaged("its index is larger than any checkpoint needs")
+
+
+@final
+@dataclass(slots=True)
 class _Bytes:
     """The columns of a block, read one after another."""
 
     content: bytes
+    spent: _Spent
     at: int = 0
+
+    def __post_init__(self) -> None:
+        self.spent.add(len(self.content))
 
     def take(self, size: int) -> bytes:
         if size > len(self.content) - self.at:
@@ -101,15 +123,17 @@ class _Bytes:
             raise _Damaged("its index ends too early")
         return [self.varint() for _ in range(count)]
 
-    def strings(self, count: int, between: "Callable[[_Bytes], object]") -> Iterator[tuple[bytes, int]]:
-        """Texts that share their beginnings with the one before, and how much each shares; ``between`` reads what stands in the middle."""
+    def strings(self, count: int, between: "Callable[[_Bytes], object]", before_all: int = 0) -> Iterator[tuple[bytes, int]]:
+        """Texts that share their beginnings with the one before, and how much each shares; ``between`` reads what stands in the middle, and
+        so many bytes will be put before each."""
         shared = [0, *self.varints(count - 1)] if count else []
         sizes = self.varints(count)
         between(self)
         before = b""
         for begin, size in zip(shared, sizes, strict=True):
-            if begin > len(before) or begin + size > _NAME_BYTES_MAX:
+            if begin > len(before) or before_all + begin + size > _NAME_BYTES_MAX:
                 raise _Damaged("a name of its index is none")
+            self.spent.add(before_all + begin + size + _NAME_COST)
             before = before[:begin] + self.take(size)
             yield before, begin
 
@@ -120,10 +144,11 @@ class _Reader:
     folder: Path
     below: str
     database: Database = field(default_factory=Database)
+    spent: _Spent = field(default_factory=_Spent)
     blocks: int = 0
 
     def manifest(self, content: bytes) -> None:
-        body = _Bytes(_body(content, _MANIFEST_MAGIC))
+        body = _Bytes(_body(content, _MANIFEST_MAGIC), self.spent)
         self.database.index.add(f"{self.below}{MANIFEST}")
         body.take(16)
         kind = body.varint()
@@ -151,7 +176,7 @@ class _Reader:
         if self.blocks > BLOCKS_MAX:
             raise _Damaged("its index has more blocks than any checkpoint needs")
         base, path = file
-        body = _Bytes(_body(self.read(self.named(path), offset, size), _NODE_MAGIC))
+        body = _Bytes(_body(self.read(self.named(path), offset, size), _NODE_MAGIC), self.spent)
         if body.take(1)[0] != height:
             raise _Damaged("a block of its index stands where another one belongs")
         files = _files(body, base)
@@ -165,13 +190,13 @@ class _Reader:
 
     def inner(self, body: _Bytes, files: list[tuple[bytes, bytes]], count: int, height: int, prefix: bytes) -> None:
         common: list[int] = []
-        keys = [key for key, _ in body.strings(count, lambda columns: common.extend(columns.varints(count)))]
+        keys = [key for key, _ in body.strings(count, lambda columns: common.extend(columns.varints(count)), len(prefix))]
         ids, offsets, sizes = (body.varints(count) for _ in range(3))
         for key, shared, at, offset, size in zip(keys, common, ids, offsets, sizes, strict=True):
             self.node(_chosen(files, at), offset, size, height - 1, prefix + key[:shared])
 
     def leaf(self, body: _Bytes, files: list[tuple[bytes, bytes]], count: int, prefix: bytes) -> None:
-        keys = [key for key, _ in body.strings(count, lambda columns: None)]
+        keys = [key for key, _ in body.strings(count, lambda columns: None, len(prefix))]
         sizes, kinds = body.varints(count), body.varints(count)
         apart = sum(1 for kind in kinds if kind)
         ids, offsets = body.varints(apart), body.varints(apart)
@@ -194,6 +219,7 @@ class _Reader:
         """A block of a data file. What keeps it from being read is said as damage to the index."""
         if size > BLOCK_BYTES_MAX:
             raise _Damaged("a block of its index is larger than any needs to be")
+        self.spent.add(size)
         opened = open_below(self.folder, name)
         if not isinstance(opened, OpenFile):
             raise _Damaged(sentence(opened).message)
@@ -229,7 +255,7 @@ def _files(body: _Bytes, base: bytes) -> list[tuple[bytes, bytes]]:
     """The data files that a block names: for each its base, which holds for the blocks in it too, and its path."""
     count = body.varint()
     bases: list[int] = []
-    paths = [path for path, _ in body.strings(count, lambda columns: bases.extend(columns.varints(count)))]
+    paths = [path for path, _ in body.strings(count, lambda columns: bases.extend(columns.varints(count)), len(base))]
     return [(base + path[:size], base + path) for path, size in zip(paths, bases, strict=True)]
 
 

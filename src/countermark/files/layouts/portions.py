@@ -5,8 +5,8 @@ Rules kept here:
 1. A digest is over what the portion holds: the bytes of its storages, and every inert value with its kind. Where a storage lies in the
    file is not in it, so that a change in one portion moves the digest of that one alone.
 2. Each storage is hashed once, however many tensors of however many portions lie in it. Its checksum was verified when the file was read.
-3. What is shared within a value is walked once, so that no file costs more than its pickle has operations. A value that holds itself, or
-   is nested deeper than any state, is refused.
+3. What is shared within a value is walked once, and what portions share is looked through a bounded number of times, so that no file costs
+   much more than its pickle has operations. A value that holds itself, or is nested deeper than any state, is refused.
 """
 
 import hashlib
@@ -27,7 +27,9 @@ from countermark.values import Sha256
 from countermark.weights.refusals import FileChanged, FileDefect, PickleUnreadable
 
 NESTING_MAX: Final = 64
-
+#: How often the values of a file may be looked through for the storages of its portions, each a portion's own.
+_SHARING_MAX: Final = 16
+_SMALL: Final = 100_000
 
 T = TypeVar("T")
 
@@ -40,10 +42,12 @@ class _Refused(Exception):
 @dataclass(slots=True)
 class Portions:
     """The portions of one file, whose storages have these digests and sizes. ``walked`` holds on to each value that it knows the digest of,
-    so that no other one can come to lie in its place."""
+    so that no other one can come to lie in its place; ``held`` counts what lies in these, and ``looked_at`` what was looked through."""
 
     storages: Mapping[str, tuple[Sha256, int]]
     walked: dict[int, tuple[object, bytes | None]] = field(default_factory=dict[int, tuple[object, bytes | None]])
+    held: int = 0
+    looked_at: int = 0
 
     @classmethod
     def of(cls, opened: OpenFile, file: TorchFile) -> Self | FileDefect:
@@ -58,9 +62,10 @@ class Portions:
         """What a value of the file holds, under this name."""
         try:
             digest = self._digest(value, 0)
+            size = sum(self.storages[key][1] for key in self._storages(value))
         except _Refused as refused:
             return Whys((str(refused),))
-        return FileReading(name, Sha256(digest.hex()), sum(self.storages[key][1] for key in _storages(value)))
+        return FileReading(name, Sha256(digest.hex()), size)
 
     def _digest(self, value: object, depth: int) -> bytes:
         match value:
@@ -87,12 +92,31 @@ class Portions:
             raise _Refused("it is nested too deep")
         self.walked[id(value)] = value, None
         kind, inner = _inside(value)
-        digest = _sealed(kind, *[self._digest(one, depth + 1) for one in inner])
+        digests = [self._digest(one, depth + 1) for one in inner]
+        self.held += len(digests)
+        digest = _sealed(kind, *digests)
         self.walked[id(value)] = value, digest
         return digest
 
     def _stored(self, storage: Storage) -> bytes:
         return _sealed(b"storage", storage.dtype.encode(), self.storages[storage.key][0].hex.encode())
+
+    def _storages(self, value: object) -> frozenset[str]:
+        """The keys of the storages that a value's tensors lie in."""
+        keys: set[str] = set()
+        seen: set[int] = set()
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            self.looked_at += 1
+            if self.looked_at > _SMALL + _SHARING_MAX * self.held:
+                raise _Refused("it holds again what others hold, more often than any state does")
+            if isinstance(one, TensorStub | Storage):
+                keys.add(one.key if isinstance(one, Storage) else one.storage.key)
+            elif id(one) not in seen and not isinstance(one, str | int | float | Name | None):
+                seen.add(id(one))
+                waiting.extend(_inside(one)[1])
+        return frozenset(keys)
 
 
 @final
@@ -173,18 +197,3 @@ def _inside(value: object) -> tuple[bytes, Iterable[object]]:
             return b"call", (function, arguments, state)
         case object():
             raise _Refused(f"it holds a {type(value).__name__}, which no state does")
-
-
-def _storages(value: object) -> frozenset[str]:
-    """The keys of the storages that a value's tensors lie in."""
-    keys: set[str] = set()
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, TensorStub | Storage):
-            keys.add(one.key if isinstance(one, Storage) else one.storage.key)
-        elif id(one) not in seen and not isinstance(one, str | int | float | Name | None):
-            seen.add(id(one))
-            waiting.extend(_inside(one)[1])
-    return frozenset(keys)
