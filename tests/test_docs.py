@@ -12,7 +12,9 @@ from countermark.cli.roster import ENTRIES
 from countermark.cli.settings import ROSTER as SETTINGS
 from countermark.lines.defects import CODES
 from countermark.recipe import ROSTER
+from countermark.sessions.events import TYPES
 from countermark.sessions.filters.keys import KEYS as FILTER_KEYS
+from countermark.sessions.fold import TAGS
 from countermark.verdict.kinds import Blocker, Verdict, WhyNot
 from tests.faults import planted, proven_by
 from tests.test_tidy import texts
@@ -109,6 +111,7 @@ ROSTERS: Final = {
     "commands.md": [entry.name for entry in ENTRIES],
     "coordinates.md": list(ROSTER),
     "defects.md": list(CODES),
+    "events.md": [*(f"type: {name}" for name in TYPES), *(f"tag: {tag}" for tag in TAGS)],
     "filter-keys.md": [f"{key.subject}: {key.name}" for key in FILTER_KEYS],
     "settings.md": [setting.name for setting in SETTINGS],
     "verdicts.md": [kind.__name__ for kind in (*get_args(Verdict), *get_args(Blocker), *get_args(WhyNot))],

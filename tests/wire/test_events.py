@@ -11,6 +11,7 @@ from countermark.sessions.canonical import ValueUnspellable
 from countermark.sessions.edits import EventFieldInvalid, EventFieldMissing, EventFieldUnknown
 from countermark.sessions.events import (
     EVENT_TYPES,
+    KEYS,
     Batch,
     Event,
     EventDefect,
@@ -87,7 +88,7 @@ WRONG: Final[dict[str, tuple[tuple[object, ...], str]]] = {
 
 @proven_by(planted(events, "shown", lambda raw: "?"))
 def test_a_key_that_holds_what_it_cannot_is_named_alone() -> None:
-    assert sorted([*WRONG]) == sorted(events.KEYS)
+    assert sorted([*WRONG]) == sorted(KEYS)
     for key, (values, wanted) in WRONG.items():
         for value in values:
             assert refused({**WHOLE, key: value}) == (EventFieldInvalid(key, events.shown(value), wanted),) != ()

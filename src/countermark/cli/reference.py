@@ -26,7 +26,11 @@ from countermark.recipe import WorkKey
 from countermark.recipe.manifest import ENTRIES as COORDINATES
 from countermark.recipe.sums import own_leaves
 from countermark.run.attempts import AttemptKey, Nonce
+from countermark.sessions.edits import EDIT_PREFIX, FIELDS, KIND
+from countermark.sessions.events import KEYS, TYPES
 from countermark.sessions.filters.keys import IDS, OPERATORS, keys_of
+from countermark.sessions.fold import TAGS
+from countermark.sessions.genai import ALIASES
 from countermark.values import NonEmpty, Principal, Sha256
 from countermark.verdict.kinds import Blocker, OrphanOutput, Verdict, WhyNot
 
@@ -40,6 +44,7 @@ def pages() -> dict[str, str]:
         "commands.md": _commands(),
         "coordinates.md": _coordinates(),
         "defects.md": _defects(),
+        "events.md": _events(),
         "filter-keys.md": _filter_keys(),
         "settings.md": _settings(),
         "verdicts.md": _verdicts(),
@@ -183,6 +188,39 @@ def example(kind: Any, name: str = "") -> Any:
         return next(iter(kind))
     hints = get_type_hints(kind)
     return kind(*(example(hints[field.name], field.name) for field in fields(kind)))
+
+
+# ----------------------------------------------------------------------------------------------------------------- events
+
+
+def _events() -> str:
+    edits = (
+        (f"`{field.key}`{' (required)' if field.required else ''}", f"`{EDIT_PREFIX}{field.attribute}`", field.doc) for field in FIELDS
+    )
+    parts = (
+        "## Keys",
+        _table(("key", "meaning"), ((f"`{key}`", doc) for key, doc in KEYS.items())),
+        _wrapped("`type` and `payload` are required, and one of `session`, `trace` and `source`. Another key refuses the event."),
+        "## Types",
+        *(f"### type: {name}\n\n{_wrapped(doc[0].upper() + doc[1:])}." for name, doc in TYPES.items()),
+        f"## The payload {KIND}",
+        _wrapped(
+            "One edit of one tensor, the same whichever way it comes in: under `payload` of a notification, or as the attributes of a span "
+            f"or a log record of OpenTelemetry that is named `countermark.{KIND}`. Another key refuses the event, and what was not said is "
+            "absent, never null."
+        ),
+        _table(("key", "attribute", "meaning"), edits),
+        "## Names of attributes",
+        _wrapped("What is read of the spans of OpenTelemetry's conventions for generative models: the first name of each that is there."),
+        _table(("what", "names"), ((what, ", ".join(f"`{name}`" for name in names)) for what, names in ALIASES.items())),
+        "## Tags",
+        *(f"### tag: {tag}\n\n{doc[0].upper()}{doc[1:]}." for tag, doc in TAGS.items()),
+    )
+    lead = (
+        "What a session consists of. An event is a JSON object, one a line in a file; what stands in it is spelled in one way before it is "
+        "stored (keys sorted, numbers as ECMAScript prints them, whole numbers exact), so that two events that say the same are the same."
+    )
+    return _page("Events", lead, parts)
 
 
 # ------------------------------------------------------------------------------------------------------------ filter keys

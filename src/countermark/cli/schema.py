@@ -37,6 +37,7 @@ from countermark.cli.forms import (
 )
 from countermark.cli.groups import load
 from countermark.cli.roster import ENTRIES
+from countermark.cli.schema_sessions import event_definitions
 from countermark.cli.schema_weights import WEIGHTS
 from countermark.cli.settings import ROSTER as SETTINGS
 from countermark.evidence.cut import STAGES
@@ -59,14 +60,15 @@ _ID: Final = "urn:countermark:schema:1"
 def schema() -> Schema:
     """The whole document."""
     commands = {entry.name.replace(" ", "-"): _answers(entry.name) for entry in ENTRIES if takes_json(entry.name)}
-    parts = (commands, {"refusal": refusal()}, _shared(), _defects())
+    parts = (commands, {"refusal": refusal()}, _shared(), event_definitions(), _defects())
     definitions = {name: part for each in parts for name, part in each.items()}
     assert len(definitions) == sum(map(len, parts)), "two definitions have one name"
     return {
         "$schema": _DIALECT,
         "$id": _ID,
-        "title": "What countermark prints with --json",
-        "description": "Each command's documents are under $defs by the command's name; a refusal may be without the fields of an answer.",
+        "title": "What countermark prints with --json, and the events that it takes",
+        "description": "Each command's documents are under $defs by the command's name; a refusal may be without the fields of an answer. "
+        "What is sent is $defs/event.",
         "anyOf": [ref(name) for name in commands],
         "$defs": definitions,
     }

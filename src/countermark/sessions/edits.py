@@ -20,6 +20,8 @@ from countermark.values import CompositionDigest, FilesDigest, NonEmpty, Refused
 
 #: What ``payload.kind`` says of a weight edit.
 KIND: Final = "weights.edit"
+#: What stands before the attributes of an edit in OpenTelemetry.
+EDIT_PREFIX: Final = "countermark.weights."
 #: More sizes than these no event carries.
 SIZES_MAX: Final = 16
 NAME_LENGTH_MAX: Final = 512
@@ -37,8 +39,8 @@ FieldKind: TypeAlias = Literal["name", "names", "sizes", "dtype", "count", "norm
 @final
 @dataclass(frozen=True, slots=True)
 class EditField:
-    """One thing that an edit can say: its key in payloads, what it is, the name of its attribute in OpenTelemetry below
-    ``countermark.weights.``, and what it means."""
+    """One thing that an edit can say: its key in payloads, what it is, the name of its attribute in OpenTelemetry behind
+    ``EDIT_PREFIX``, and what it means."""
 
     key: str
     kind: FieldKind

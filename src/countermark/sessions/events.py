@@ -12,8 +12,9 @@ Rules kept here:
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, final, get_args
+from typing import Final, Literal, TypeAlias, final
 
 from countermark.recipe.canonical import length_prefixed
 from countermark.sessions.canonical import Spelling, ValueUnspellable
@@ -22,7 +23,32 @@ from countermark.sessions.times import Times, times_of
 from countermark.values import NonEmpty
 
 EventType: TypeAlias = Literal["message", "tool_call", "tool_result", "span", "notification", "end"]
-EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
+#: What each type of event is.
+TYPES: Final[Mapping[EventType, str]] = {
+    "message": "something that was said; its payload may have role, text or content, responseId, usage {inputTokens, outputTokens, cost}",
+    "tool_call": "a call of a tool; its payload may have tool and arguments",
+    "tool_result": "what a call gave; an error that is not empty counts as one",
+    "span": "a span of OpenTelemetry; its payload has name, kind, attributes, status, events and links",
+    "notification": "anything else that happened; its payload's kind says what, and weights.edit is a weight edit",
+    "end": "the session ended; it counts as closed while nothing later is heard of it",
+}
+EVENT_TYPES: Final[tuple[EventType, ...]] = tuple(TYPES)
+
+#: The keys of an event's document, and what each means.
+KEYS: Final[Mapping[str, str]] = {
+    "id": "who the event is: one that comes again under its id changes nothing; without one it is the digest of all that it says",
+    "type": "one of the types below",
+    "session": "the session that it names",
+    "trace": "the id of its trace, 32 hexadecimal digits; without a session it belongs to that of its trace",
+    "span": "the id of its span, 16 hexadecimal digits",
+    "parent": "the id of the span above it",
+    "source": "its emitter; without a session and a trace it belongs to that of its source",
+    "name": "a short name of what happened",
+    "time": "when it was or began: ISO 8601 with an offset, or nanoseconds UTC as a number or as its digits",
+    "endTime": "when it ended",
+    "forwarded": "true where another store of this program sent it on: it is not sent on again",
+    "payload": "an object: what happened",
+}
 
 #: The longest id of an event, a session or a source, and the longest name of an event, in characters.
 ID_LENGTH_MAX: Final = 512

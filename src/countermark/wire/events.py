@@ -26,6 +26,7 @@ from countermark.sessions.edits import (
 from countermark.sessions.events import (
     EVENT_TYPES,
     ID_LENGTH_MAX,
+    KEYS,
     SPAN_ID,
     TRACE_ID,
     Batch,
@@ -41,8 +42,6 @@ from countermark.sessions.events import (
 from countermark.sessions.times import read_time, spell_time
 from countermark.values import NonEmpty, Refused, shown
 
-#: The keys of an event's document.
-KEYS: Final = ("id", "type", "session", "trace", "span", "parent", "source", "name", "time", "endTime", "forwarded", "payload")
 #: The longest line of a file or body of one event a line, in bytes.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 
