@@ -19,11 +19,13 @@ from countermark.lines.of_filters import filter_sentence
 from countermark.lines.of_recipes import RecipeDefect, recipe_sentence
 from countermark.lines.of_records import RecordDefect, record_sentence
 from countermark.lines.of_runs import RunDefect, run_sentence
+from countermark.lines.of_serving import serving_sentence
 from countermark.lines.of_sessions import SessionDefect, event_sentence
 from countermark.lines.of_surface import surface_sentence
 from countermark.lines.of_verdicts import VerdictDefect, blocker_sentence, note_sentence, why_not_sentence
 from countermark.lines.of_weights import WeightsDefect, weights_sentence
 from countermark.lines.sentence import Sentence
+from countermark.lines.serving import ServingDefect
 from countermark.lines.surface import SurfaceDefect
 from countermark.lines.texts import Document, JsonValue, camel, number, plain
 from countermark.run.attempts import AttemptKey, Nonce
@@ -34,7 +36,8 @@ from countermark.verdict.kinds import Blocker, Note, WhyNot
 
 AnyDefect = (
     RecipeDefect | RunDefect | CheckpointDefect | RetentionDefect | EvidenceDefect | VerdictDefect
-    | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SessionDefect | FilterDefect | SurfaceDefect
+    | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SessionDefect | FilterDefect | ServingDefect
+    | SurfaceDefect
 )  # fmt: skip
 
 _SENTENCE_LENGTH_MAX: Final = 4000
@@ -56,6 +59,7 @@ FAMILIES: Final[Mapping[str, tuple[type, ...]]] = {
     "Notes": get_args(Note),
     "Sessions and events": get_args(SessionDefect),
     "Filters": get_args(FilterDefect),
+    "The server": get_args(ServingDefect),
     "Operations and surfaces": get_args(SurfaceDefect),
 }
 
@@ -69,6 +73,8 @@ def sentence(defect: AnyDefect) -> Sentence:
 def _told(defect: AnyDefect) -> Sentence:
     if isinstance(defect, RecipeDefect):
         return recipe_sentence(defect)
+    if isinstance(defect, ServingDefect):
+        return serving_sentence(defect)
     if isinstance(defect, SurfaceDefect):
         return surface_sentence(defect)
     if isinstance(defect, RunDefect):

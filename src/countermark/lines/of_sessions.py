@@ -1,13 +1,15 @@
-"""Sentences for events that are not taken."""
+"""Sentences for events that are not taken, and for sessions that are not found."""
 
-from countermark.lines.sentence import Sentence
-from countermark.lines.texts import plain
+from countermark.lines.sentence import Sentence, quoted
+from countermark.lines.texts import counted, listed, plain
 from countermark.sessions.canonical import ValueUnspellable
 from countermark.sessions.edits import EventFieldInvalid, EventFieldMissing, EventFieldUnknown
-from countermark.sessions.events import EventDefect, EventNowhere, EventUnreadable
+from countermark.sessions.events import BatchTooLong, EventDefect, EventNowhere, EventUnreadable
+from countermark.sessions.records import SessionAmbiguous, SessionNotFound, SessionPrefixShort, SessionUnknown
 
-SessionDefect = EventDefect
+SessionDefect = EventDefect | BatchTooLong | SessionNotFound
 
+_LIST = "list the sessions: countermark list"
 _AGAIN = "mend it and send it again: what was taken beside it is not stored twice"
 
 
@@ -26,3 +28,11 @@ def event_sentence(defect: SessionDefect) -> Sentence:
             return Sentence(f"{plain(field)} is no field of it{meant}", "leave it out or spell it as the reference of events does")
         case ValueUnspellable(place, why):
             return Sentence(f"{plain(place)} has no spelling: {plain(why)}", _AGAIN)
+        case BatchTooLong(items_max):
+            return Sentence(f"the batch has more than {counted(items_max, 'event')}", "send it in several requests")
+        case SessionUnknown(asked):
+            return Sentence(f"there is no session {quoted(asked)}", _LIST)
+        case SessionPrefixShort(asked, length_min):
+            return Sentence(f"there is no session {quoted(asked)}", f"{_LIST}; an id may be shortened to {length_min} or more characters")
+        case SessionAmbiguous(asked, found):
+            return Sentence(f"several sessions begin with {quoted(asked)}: {listed(map(plain, found))}", "write more of the id")

@@ -25,7 +25,7 @@ from countermark.values import NonEmpty
 EventType: TypeAlias = Literal["message", "tool_call", "tool_result", "span", "notification", "end"]
 #: What each type of event is.
 TYPES: Final[Mapping[EventType, str]] = {
-    "message": "something that was said; its payload may have role, text or content, responseId, usage {inputTokens, outputTokens, cost}",
+    "message": "something that was said; its payload may have role and text or content",
     "tool_call": "a call of a tool; its payload may have tool and arguments",
     "tool_result": "what a call gave; an error that is not empty counts as one",
     "span": "a span of OpenTelemetry; its payload has name, kind, attributes, status, events and links",
@@ -101,6 +101,14 @@ class EventUnreadable:
 @dataclass(frozen=True, slots=True)
 class EventNowhere:
     """An event names neither a session nor a trace nor a source, so that it belongs to none."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BatchTooLong:
+    """A batch has more items than are taken at once; nothing of it was read."""
+
+    items_max: int
 
 
 EventDefect = EventUnreadable | EventNowhere | EventFieldDefect | ValueUnspellable

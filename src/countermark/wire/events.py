@@ -30,6 +30,7 @@ from countermark.sessions.events import (
     SPAN_ID,
     TRACE_ID,
     Batch,
+    BatchTooLong,
     Event,
     EventDefect,
     EventNowhere,
@@ -50,9 +51,9 @@ _TEXT_KEYS: Final = ("id", "session", "source", "name")
 _Table: TypeAlias = Mapping[str, object]
 
 
-def batch_of_json(body: bytes, received_ns: int) -> Batch | EventUnreadable:
+def batch_of_json(body: bytes, received_ns: int, items_max: int | None = None) -> Batch | EventUnreadable | BatchTooLong:
     """The events of a JSON document: a list of them, an object with such a list under ``events``, or one event. Unreadable as a whole where
-    it is no such document."""
+    it is no such document, or has more than ``items_max`` items."""
     document = read_json(body)
     if isinstance(document, EventUnreadable):
         return document
@@ -61,12 +62,14 @@ def batch_of_json(body: bytes, received_ns: int) -> Batch | EventUnreadable:
         if not isinstance(document, list):
             return EventUnreadable("what stands under events is no list")
     items = cast("list[object]", document) if isinstance(document, list) else [document]
-    return _gathered(enumerate(items), received_ns)
+    return BatchTooLong(items_max) if items_max is not None and len(items) > items_max else _gathered(enumerate(items), received_ns)
 
 
-def batch_of_lines(body: bytes, received_ns: int) -> Batch:
-    """The events of a body of one JSON object a line; empty lines are none."""
+def batch_of_lines(body: bytes, received_ns: int, items_max: int | None = None) -> Batch | BatchTooLong:
+    """The events of a body of one JSON object a line; empty lines are none. ``items_max`` lines are read at most."""
     lines = [line for line in body.split(b"\n") if line.strip()]
+    if items_max is not None and len(lines) > items_max:
+        return BatchTooLong(items_max)
     return _gathered(((index, read_json(line)) for index, line in enumerate(lines)), received_ns)
 
 
