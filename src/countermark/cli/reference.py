@@ -203,6 +203,10 @@ def _events() -> str:
         _wrapped("`type` and `payload` are required, and one of `session`, `trace` and `source`. Another key refuses the event."),
         "## Types",
         *(f"### type: {name}\n\n{_wrapped(doc[0].upper() + doc[1:])}." for name, doc in TYPES.items()),
+        _wrapped(
+            "The payload of an event that is no span may say what was used: `usage` with `inputTokens`, `outputTokens` and `cost` (US "
+            "dollars), and `responseId`, under which it counts once."
+        ),
         f"## The payload {KIND}",
         _wrapped(
             "One edit of one tensor, the same whichever way it comes in: under `payload` of a notification, or as the attributes of a span "

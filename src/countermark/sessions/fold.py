@@ -135,12 +135,14 @@ def share_of(event: Event) -> Share:
         case "span":
             told = _of_span(event, payload)
         case "message":
-            told = _of_message(payload)
+            told = _of_payload(payload, messages=1)
         case "tool_call":
-            told = _Told(tools=1)
+            told = _of_payload(payload, tools=1)
         case "notification":
             if is_edit(payload):
                 told = _Told(edits=1, changed=_whole(payload.get("changed")), tensor=_text(payload.get("tensor")))
+            else:
+                told = _of_payload(payload)
         case "tool_result":
             pass
         case "end":
@@ -195,10 +197,11 @@ def _of_span(event: Event, payload: _Table) -> _Told:
             return _Told(failed=failed)
 
 
-def _of_message(payload: _Table) -> _Told:
+def _of_payload(payload: _Table, messages: int = 0, tools: int = 0) -> _Told:
+    """An event that is no span says what was used under ``usage``, and of which response under ``responseId``."""
     usage = _table(payload.get("usage"))
     read = usage_of(usage.get("inputTokens"), usage.get("outputTokens"), usage.get("cost"))
-    return _Told(messages=1, usage=read, response=_text(payload.get("responseId")))
+    return _Told(messages=messages, tools=tools, usage=read, response=_text(payload.get("responseId")) if usage else None)
 
 
 def _table(value: object) -> _Table:
