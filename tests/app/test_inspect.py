@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from countermark.app import inspect
 from countermark.app.inspect import inspect_checkpoints, publish_checkpoint
 from countermark.app.rooting import weights_root
 from countermark.files.checkpoints import read_checkpoint
@@ -17,6 +18,7 @@ from countermark.lines.surface import AttemptUnnamed
 from countermark.run.checkpoint import AdmittedCheckpoint, CheckpointAbsent, CheckpointReadback, SoundCheckpoint, WeightsOnlyCheckpoint
 from countermark.values import Refused
 from countermark.weights.refusals import DocumentUnreadable
+from tests.faults import planted, proven_by
 from tests.files.folders import NONCE, WORK_KEY, checkpoint, files
 from tests.files.tensors import encoded, f32, write
 from tests.recipe.examples import clean_manifest, clean_recipe_text
@@ -36,7 +38,10 @@ def attempt(tmp_path: Path) -> Path:
 
 def looked_at(*paths: str, target: str | None = None, vouched: bool = False) -> tuple[Inspected, ...]:
     """What was seen at each path."""
-    found = inspect_checkpoints(paths, target, vouched, None)
+    return inspected(inspect_checkpoints(paths, target, vouched, None))
+
+
+def inspected(found: object) -> tuple[Inspected, ...]:
     assert isinstance(found, Inspection)
     return found.checkpoints
 
@@ -81,6 +86,39 @@ def test_a_folder_that_is_nobodys_or_has_no_step_is_not_published(attempt: Path,
     (attempt / "manifest.json").write_bytes(b"{")
     answer = publish_checkpoint(str(attempt / "work" / "checkpoint-4"), None)
     assert isinstance(answer, Refused) and [type(defect) for defect in answer.defects] == [DocumentUnreadable]
+
+
+@proven_by(planted(inspect, "placed", Path.absolute))
+def test_what_lies_beside_the_attempt_in_which_somebody_stands_is_not_the_attempts(
+    attempt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(tmp_path / "other", 4)
+    monkeypatch.chdir(attempt / "work")
+    path = "../../../other/checkpoint-4"
+    answer = publish_checkpoint(path, None)
+    assert isinstance(answer, Refused) and list(answer.defects) == [AttemptUnnamed(path)]
+
+
+@proven_by(planted(inspect, "placed", Path))
+def test_where_somebody_stands_in_a_checkpoint_it_goes_by_its_own_name(attempt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(attempt / "work" / "checkpoint-4")
+    for path in (".", "../checkpoint-4/../checkpoint-4"):
+        (here,) = inspected(inspect_checkpoints([path], None, True, None, step=4))
+        assert isinstance(here.resume, SoundCheckpoint)
+    done = publish_checkpoint(".", None)
+    assert isinstance(done, PublishedCheckpoint) and done.path == str(attempt / "checkpoints" / "step-4")
+
+
+def test_a_folder_of_checkpoints_is_no_checkpoint_and_one_above_them_neither(attempt: Path) -> None:
+    whys: list[str] = []
+    for path in (attempt / "work", attempt):
+        answer = publish_checkpoint(str(path), None)
+        assert isinstance(answer, Refused)
+        whys += [defect.why for defect in answer.defects if isinstance(defect, CheckpointAbsent)]
+    assert whys == [
+        "it is a folder of checkpoints: 'checkpoint-4', 'checkpoint-8', 'checkpoint-12'",
+        f"its name says no step, as checkpoint-N and step-N do, and none of its files does, and checkpoints lie in '{attempt}/work'",
+    ]
 
 
 def test_a_folder_of_checkpoints_stands_for_all_of_them_with_both_answers(attempt: Path, tmp_path: Path) -> None:

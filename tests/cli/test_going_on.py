@@ -60,6 +60,7 @@ def test_a_failed_attempt_is_gone_on_from_its_published_checkpoint(here: Path, c
     published = call("checkpoint", "publish", f"{folder}/work/checkpoint-4", "--json").document()
     assert published["path"] == f"{folder}/checkpoints/step-4"
     assert call("checkpoint", "publish", f"{folder}/work/checkpoint-4", "--json").codes() == ["FolderTaken"]
+    assert call("checkpoint", "publish", published["path"], "--into", "kept", "--json").codes() == ["PublishedBefore"]
     held = call("checkpoint", "inspect", published["path"], "--for", run[:8], "--json").document()
     assert (held["publication"], held["admissible"]["resume"], held["digest"]) == ("atomic", True, published["digest"])
 
@@ -72,6 +73,24 @@ def test_a_failed_attempt_is_gone_on_from_its_published_checkpoint(here: Path, c
     attempts = call("attempts", run, "--json").document()["attempts"]
     assert [each["cause"][0] for each in attempts] == ["InitialAttempt", "Resume"]
     assert attempts[1]["predecessor"] == attempts[0]["attempt"]
+
+
+@pytest.mark.parametrize(
+    ("into", "said"),
+    [
+        ("", "--into '' names nothing"),
+        ("recipe.toml", "--into 'recipe.toml' is there already, and is no folder"),
+        ("dangling", "--into 'dangling' is there already, and is no folder"),
+        ("checkpoint-4/kept", "--into 'checkpoint-4/kept' lies in 'checkpoint-4' itself"),
+        ("checkpoint-4", "--into 'checkpoint-4' lies in 'checkpoint-4' itself"),
+    ],
+)
+def test_a_place_where_nothing_can_be_published_is_a_wrong_call(here: Path, call: Caller, into: str, said: str) -> None:
+    folders.checkpoint(here, 4)
+    write_recipe(here)
+    (here / "dangling").symlink_to("nowhere")
+    called = call("checkpoint", "publish", "checkpoint-4", "--into", into)
+    assert (called.code, called.err.splitlines()[0]) == (2, f"wrong usage: {said}")
 
 
 def test_a_torn_checkpoint_is_refused_with_every_missing_component(here: Path, call: Caller, failed: dict[str, Any]) -> None:

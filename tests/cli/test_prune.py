@@ -113,8 +113,31 @@ def test_a_folder_that_somebody_else_is_pruning_and_one_that_is_not_there(here: 
         busy = call("checkpoint", "prune", "kept", "--keep", "1", "--yes", "--json")
         assert (busy.code, busy.codes()) == (1, ["PruneUnderWay"])
         assert call("checkpoint", "prune", "kept", "--keep", "1").code == 0, "who only looks waits for nobody"
-    assert call("checkpoint", "prune", "gone", "--keep", "1").code == 2
     assert call("checkpoint", "prune", "kept").code == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("gone", "there is nothing at 'gone'"),
+        ("dangling", "'dangling' is no folder, and a folder of checkpoints is one"),
+        ("recipe.toml", "'recipe.toml' is no folder, and a folder of checkpoints is one"),
+        ("kept/step-4", "'kept/step-4' is no folder of checkpoints, but a checkpoint itself; it lies in "),
+        (".", "'.' is no folder of checkpoints, and checkpoints lie in 'kept', 'trainer'"),
+    ],
+)
+def test_what_is_no_folder_of_checkpoints_is_told_and_what_may_have_been_meant(here: Path, call: Caller, path: str, said: str) -> None:
+    published(here, 4)
+    write_recipe(here)
+    (here / "dangling").symlink_to("nowhere")
+    called = call("checkpoint", "prune", path, "--keep", "1", "--yes")
+    assert called.code == 2 and called.err.startswith(f"wrong usage: {said}"), called.err
+    assert names(here / "kept") == ["step-4"]
+
+
+def test_a_folder_in_which_there_is_no_checkpoint_yet_has_none_to_lose(here: Path, call: Caller) -> None:
+    (here / "kept").mkdir()
+    assert fates(call("checkpoint", "prune", "kept", "--keep", "1", "--yes", "--json")) == {}
 
 
 # ------------------------------------------------------------------------------------------------- in an attempt's folder
@@ -123,8 +146,8 @@ _COMMAND = 'mkdir -p "$COUNTERMARK_ATTEMPT/work"; cp -r trainer/* "$COUNTERMARK_
 
 
 @pytest.fixture
-def resumed(here: Path, call: Caller) -> tuple[Path, Path]:
-    """The checkpoints of an attempt that failed, and the folder of the attempt that went on from the first of them, and has not ended."""
+def failed(here: Path, call: Caller) -> tuple[str, Path]:
+    """A run whose attempt failed, and the checkpoints of that attempt."""
     for step in (4, 6, 8):
         folders.checkpoint(here / "trainer", step)
     write_recipe(here, **{name: f'"{spelling}"' for name, spelling in CLEAN.items() if name != "target_modules"})
@@ -132,10 +155,22 @@ def resumed(here: Path, call: Caller) -> tuple[Path, Path]:
     (folder,) = call("attempts", run, "--json").document()["folders"].values()
     for step in (4, 6, 8):
         assert call("checkpoint", "publish", f"{folder}/work/checkpoint-{step}").code == 0
+    return run, Path(folder) / "checkpoints"
+
+
+def go_on_from_the_first(here: Path, call: Caller, run: str, place: Path) -> Path:
+    """The folder of an attempt that goes on from step 4, and has not ended."""
     assert call("resume", run, "--from", "4", "--json").code == 1
-    others: list[Any] = [each for each in call("attempts", run, "--json").document()["folders"].values() if each != folder]
+    others: list[Any] = [each for each in call("attempts", run, "--json").document()["folders"].values() if each != str(place.parent)]
     (Path(others[0]) / "terminal.json").rename(here / "terminal.json")
-    return Path(folder) / "checkpoints", Path(others[0])
+    return Path(others[0])
+
+
+@pytest.fixture
+def resumed(here: Path, call: Caller, failed: tuple[str, Path]) -> tuple[Path, Path]:
+    """The checkpoints of an attempt that failed, and the folder of the attempt that went on from the first of them, and has not ended."""
+    run, place = failed
+    return place, go_on_from_the_first(here, call, run, place)
 
 
 @proven_by(planted(prune, "_begun", lambda runs, folder: {}))
@@ -151,13 +186,80 @@ def test_where_an_attempt_begins_that_has_not_ended_the_checkpoint_stays(here: P
     assert names(place) == ["step-8"]
 
 
+def asked_before(names: Any, folder: Any, url: Any) -> Any:
+    """The fault: what the ledger said before the checkpoints were read stands."""
+    return _KNOWN.setdefault(str(names), _RUNS(names, folder, url))
+
+
+_KNOWN: dict[str, Any] = {}
+_RUNS = prune._runs
+
+
+@proven_by(planted(prune, "_runs", asked_before))
+def test_an_attempt_that_begins_while_the_checkpoints_are_read_keeps_its_own(
+    here: Path, call: Caller, failed: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, place = failed
+    read = prune.inspect_checkpoints
+    _KNOWN.clear()
+
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        found = read(*given, **more)
+        monkeypatch.setattr(prune, "inspect_checkpoints", read)
+        go_on_from_the_first(here, call, run, place)
+        return found
+
+    monkeypatch.setattr(prune, "inspect_checkpoints", meanwhile)
+    assert call("checkpoint", "prune", str(place), "--keep", "1", "--yes").code == 0
+    assert names(place) == ["step-4", "step-8"]
+
+
+@pytest.mark.parametrize("how", ["no ledger", "another ledger"])
+def test_where_no_ledger_knows_the_attempt_nothing_goes_unless_somebody_says_what_they_belong_to(
+    here: Path, call: Caller, failed: tuple[str, Path], how: str
+) -> None:
+    _, place = failed
+    (here / ".countermark").rename(here / "moved")
+    if how == "another ledger":
+        assert call("store", "init").code == 0
+        shutil.copytree(here / "moved" / "attempts", here / ".countermark" / "attempts")
+    kept = (
+        place
+        if how == "another ledger"
+        else Path(shutil.copytree(here / "moved" / "attempts", here / "kept")) / place.relative_to(place.parents[1])
+    )
+    refused = call("checkpoint", "prune", str(kept), "--keep", "1", "--yes", "--json")
+    assert (refused.code, refused.codes()) == (1, ["AttemptUnrecorded"])
+    assert names(kept) == ["step-4", "step-6", "step-8"]
+    asked = call("checkpoint", "prune", str(kept), "--keep", "1", "--for", "recipe.toml", "--json")
+    assert fates(asked)["step-4"] == ("would go", "Surplus")
+
+
+def test_a_copy_outside_of_any_attempt_is_judged_by_what_it_says(here: Path, call: Caller, failed: tuple[str, Path]) -> None:
+    _, place = failed
+    shutil.copytree(place, here / "copied")
+    assert fates(call("checkpoint", "prune", "copied", "--keep", "1", "--json"))["step-4"] == ("would go", "Surplus")
+
+
+@proven_by(planted(prune, "_ledger_beside", lambda own, folder, url: (folder, url)))
+def test_from_anywhere_an_attempts_own_ledger_is_asked(
+    here: Path, call: Caller, resumed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, _ = resumed
+    (here / "elsewhere").mkdir()
+    assert call("store", "init", "--store", f"sqlite:///{here}/elsewhere/.countermark").code == 0
+    monkeypatch.chdir(here / "elsewhere")
+    called = call("checkpoint", "prune", f"../{place.relative_to(here)}", "--keep", "1", "--json")
+    assert called.code == 0 and fates(called)["step-4"] == ("stays", "BegunAt"), called.out
+
+
 def test_a_checkpoint_of_another_run_does_not_count_in_an_attempts_folder(here: Path, call: Caller, resumed: tuple[Path, Path]) -> None:
     place, _ = resumed
     shutil.copytree(published(here, 12) / "step-12", place / "step-12")
     answer = call("checkpoint", "prune", str(place), "--keep", "1", "--json")
     assert fates(answer)["step-12"] == ("stays", "NotAdmitted") and fates(answer)["step-8"] == ("stays", "AmongTheLast")
     (codes,) = [[defect["code"] for defect in each["defects"]] for each in answer.document()["checkpoints"] if each["step"] == 12]
-    assert codes == ["AttemptNotMember"]
+    assert codes == ["AttemptNotMember", "AttemptElsewhere"]
 
 
 def test_a_plan_that_cannot_be_held_against_anything_refuses_by_name(here: Path, call: Caller) -> None:

@@ -31,7 +31,7 @@ from countermark.run.checkpoint import (
     PublicationUnobserved,
     admit_checkpoint,
 )
-from countermark.run.publication import FolderTaken
+from countermark.run.publication import FolderTaken, PublishedBefore
 from countermark.values import NonEmpty, Refused
 from countermark.weights.refusals import FileNotRegular, LinkLeavesFolder
 from tests.faults import planted, proven_by
@@ -318,7 +318,7 @@ def test_a_step_is_never_published_twice(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_what_is_published_already_is_not_published_again_under_another_attempt(step_4: Path, tmp_path: Path) -> None:
-    assert publish(step_4, tmp_path / "q") == Refused(NonEmpty(FolderTaken(str(step_4))))
+    assert publish(step_4, tmp_path / "q") == Refused(NonEmpty(PublishedBefore(str(step_4))))
 
 
 def test_a_source_with_something_else_than_files_is_not_published(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Final, TypeAlias
 
-from countermark.files.attempt_folder import CLAIM
+from countermark.files.attempt_folder import attempt_around
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint, step_of
 from countermark.files.desired import CHECKPOINTS, Desired, read_desired
 from countermark.files.digest_cache import DigestCache
 from countermark.files.layouts import UNKNOWN_LAYOUT, numbered
 from countermark.files.publishing import PublishedCheckpoint
 from countermark.files.publishing import publish_checkpoint as publish
-from countermark.files.reading import is_folder, list_folder, list_tree
+from countermark.files.reading import is_folder, list_folder, list_tree, placed
 from countermark.lines.checkpoint import FolderListed, Inspected, Inspection
 from countermark.lines.surface import AttemptUnnamed, SeveralOfStep
 from countermark.recipe import Manifest, manifest_from_spellings, spellings
@@ -36,6 +36,8 @@ from countermark.values import NonEmpty, Refused, shown
 #: How many names a sentence tells of what may have been meant.
 _TOLD_MAX: Final = 5
 _LOOKED_INTO_MAX: Final = 100
+#: A path that is to be typed is not cut.
+_PATH_MAX: Final = 4096
 _THREADS_MAX: Final = 4
 
 Resumable: TypeAlias = AdmittedCheckpoint | SoundCheckpoint | Refused[CheckpointDefect]
@@ -77,7 +79,7 @@ def inspect_checkpoints(
 def _named(text: str, step: int | None) -> "FolderListed | str | CheckpointNotThere":
     """What a path names: a folder of checkpoints, a checkpoint, or nothing that was asked for."""
     path = Path(text)
-    itself = numbered(path.name, "a folder")
+    itself = numbered(placed(path).name, "a folder")
     listed = list_checkpoints(path) if itself is None and is_folder(path) else None
     if isinstance(listed, CheckpointListing) and listed.checkpoints:
         steps = tuple((step_of(name), name) for _, name in listed.checkpoints)
@@ -85,7 +87,7 @@ def _named(text: str, step: int | None) -> "FolderListed | str | CheckpointNotTh
             there = ", ".join(dict.fromkeys(str(one) for one, _ in steps[-_TOLD_MAX:] if one is not None))
             return CheckpointNotThere(text, f"no checkpoint of step {step} is in it, only of {there or 'no step at all'}")
         return FolderListed(text, steps, listed.others)
-    if step is not None and step_of(path.name) != step:
+    if step is not None and step_of(placed(path).name) != step:
         return CheckpointNotThere(text, f"it is no checkpoint of step {step}, and no folder of checkpoints")
     return text
 
@@ -151,13 +153,27 @@ def _told(readback: CheckpointReadback | CheckpointNotThere) -> CheckpointReadba
         near = f"; beside it {'is' if len(names) == 1 else 'are'} {', '.join(map(shown, names[-_TOLD_MAX:]))}" if names else ""
         return CheckpointNotThere(readback.path, readback.why + near)
     empty = readback.layout == UNKNOWN_LAYOUT and all(isinstance(each, ComponentAbsent) for each in readback.components.values())
-    if not empty or numbered(path.name, "a folder") is not None:
+    if not empty or numbered(placed(path).name, "a folder") is not None:
         return readback
+    return CheckpointNotThere(readback.path, f"no file of a checkpoint lies in this folder{told_below(path)}")
+
+
+def told_instead(path: Path) -> str:
+    """What a folder without checkpoints is, or where they lie in it, as the rest of a sentence; empty where there is nothing to tell."""
+    listed = list_checkpoints(path)
+    if not isinstance(listed, CheckpointListing) or listed.checkpoints:
+        return ""
+    place = placed(path)
+    itself = numbered(place.name, "a folder") is not None
+    return f", but a checkpoint itself; it lies in {shown(str(place.parent), _PATH_MAX)}" if itself else told_below(path)
+
+
+def told_below(path: Path) -> str:
+    """In which folders below checkpoints lie, as the rest of a sentence."""
     below = list_folder(path)
     folders = [entry.name for entry in below if entry.kind == "a folder"][:_LOOKED_INTO_MAX] if isinstance(below, tuple) else []
     holding = [name for name in folders if isinstance(one := list_checkpoints(path / name), CheckpointListing) and one.checkpoints]
-    inside = f", and checkpoints lie in {', '.join(shown(str(path / name)) for name in holding[:_TOLD_MAX])}" if holding else ""
-    return CheckpointNotThere(readback.path, f"no file of a checkpoint lies in this folder{inside}")
+    return f", and checkpoints lie in {', '.join(shown(str(path / name), _PATH_MAX) for name in holding[:_TOLD_MAX])}" if holding else ""
 
 
 def _members_of(target: str, folder: Path | None, url: str | None) -> frozenset[str] | None:
@@ -193,32 +209,27 @@ def _elsewhere(readback: CheckpointReadback | CheckpointNotThere) -> tuple[Attem
     """Whether a checkpoint lies in the folder of another attempt than the one that it says it is of."""
     if isinstance(readback, CheckpointNotThere) or readback.attempt is None:
         return ()
-    holder = _holder(Path(readback.path))
+    holder = attempt_around(placed(Path(readback.path)))
     said = None if holder is None else read_desired(holder)
     if not isinstance(said, Desired) or said.attempt == readback.attempt:
         return ()
     return (AttemptElsewhere(readback.attempt, said.attempt),)
 
 
-def _holder(path: Path) -> Path | None:
-    """The attempt's folder that a path lies in."""
-    return next((parent for parent in path.absolute().parents if (parent / CLAIM).is_file()), None)
-
-
 def publish_checkpoint(path: str, into: str | None) -> PublishedCheckpoint | Refused[object]:
     """Publish a trainer's checkpoint that lies in an attempt's folder as that attempt's checkpoint, or into another folder."""
-    real = Path(path).absolute()
-    attempt = _holder(real)
+    place = placed(Path(path))
+    attempt = attempt_around(place)
     manifest = None if attempt is None else read_desired(attempt)
     if attempt is None or manifest is None:
         return Refused(NonEmpty(AttemptUnnamed(path)))
     if isinstance(manifest, Refused):
         return manifest
-    step = _step_told(real)
+    step = _step_told(place)
     if isinstance(step, str):
         return Refused(NonEmpty(CheckpointAbsent(path, step)))
     target = Path(into) if into is not None else attempt / CHECKPOINTS
-    answer = publish(real, target, step=step, attempt=manifest.attempt, work_key=manifest.work_key, manifest=spellings(manifest.manifest))
+    answer = publish(place, target, step=step, attempt=manifest.attempt, work_key=manifest.work_key, manifest=spellings(manifest.manifest))
     return Refused(answer.defects) if isinstance(answer, Refused) else answer
 
 
@@ -232,5 +243,10 @@ def _step_told(path: Path) -> int | str:
     told = {witness.step for part in parts if isinstance(part, ComponentRead) for witness in part.steps}
     if len(told) == 1:
         return told.pop()
-    several = f"and its files tell several: {', '.join(map(str, sorted(told)))}" if told else "and none of its files does"
+    listed = list_checkpoints(path)
+    if isinstance(listed, CheckpointListing) and (names := [name for _, name in listed.checkpoints]):
+        return f"it is a folder of checkpoints: {', '.join(map(shown, names[-_TOLD_MAX:]))}"
+    several = (
+        f"and its files tell several: {', '.join(map(str, sorted(told)))}" if told else f"and none of its files does{told_below(path)}"
+    )
     return f"its name says no step, as checkpoint-N and step-N do, {several}"

@@ -5,10 +5,12 @@ Rules kept here:
 1. A checkpoint is judged as ``checkpoint inspect`` judges it. In an attempt's folder it is held against the run of that attempt, unless
    another work is named.
 2. Attempts that have not ended keep the checkpoints that they begin at. The ledger says which those are: a claim that nobody dispatched yet
-   is in no folder.
+   is in no folder. It is asked after the checkpoints were read, which takes its time; and where no ledger knows the attempt in whose folder
+   they lie, nothing is planned, unless somebody says what they are held against.
 3. Judging and deleting are one act: whoever deletes holds the folder, and plans anew.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -19,13 +21,14 @@ from countermark.app.compare import find_run
 from countermark.app.inspect import inspect_checkpoints
 from countermark.app.ports import ATTEMPTS
 from countermark.app.stores import ledger_of
-from countermark.files.attempt_folder import CLAIM, FENCED, TERMINAL, present
+from countermark.files.attempt_folder import FENCED, TERMINAL, attempt_around, present
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, step_of
 from countermark.files.digest_cache import DigestCache
 from countermark.files.leftovers import alone_in, clear, leftovers
+from countermark.files.reading import placed
 from countermark.files.retention import carry_out, held
 from countermark.lines.retention import Pruning
-from countermark.lines.surface import NothingNamed
+from countermark.lines.surface import AttemptUnrecorded, NothingNamed
 from countermark.run.attempts import CheckpointIdentity, checkpoint_of
 from countermark.run.records import RunRecord
 from countermark.run.retention import PruneUnderWay, plan_retention
@@ -60,7 +63,7 @@ def prune_checkpoints(
 ) -> Pruning | Refused[object]:
     """What becomes of the checkpoints in a folder, and where ``act``, what became of them. ``folder`` and ``url`` are the store that the
     settings name; ``told`` hears of each checkpoint before it goes. Raises ``OSError`` of the disk, and ``StoreError``."""
-    place = Path(asked.path).absolute()
+    place = placed(Path(asked.path))
     listed = list_checkpoints(place)
     if not isinstance(listed, CheckpointListing):
         return Refused(NonEmpty(listed))
@@ -86,24 +89,35 @@ def _planned(
     cache: DigestCache | None,
     progress: Callable[[int, int], None] | None,
 ) -> Pruning | Refused[object]:
-    attempt = next((parent for parent in (place, *place.parents) if present(parent, CLAIM)), None)
-    if attempt is not None and attempt.parent.parent != folder.absolute():
-        # The attempt is of another store than the settings name: its own, whose ledger lies with it.
-        folder, url = attempt.parent.parent, None
-    runs = _runs([name for name in (None if attempt is None else attempt.name, asked.target) if name is not None], folder, url)
+    attempt = attempt_around(place)
+    if attempt is not None:
+        folder, url = _ledger_beside(attempt.parent.parent, folder, url)
+    asked_for = [name for name in (None if attempt is None else attempt.name, asked.target) if name is not None]
+    runs = _runs(asked_for, folder, url)
     if isinstance(runs, Refused):
         return runs
-    target = runs[0].run_id if asked.target is None and attempt is not None and runs else asked.target
+    if asked.target is None and attempt is not None and not runs:
+        return Refused(NonEmpty(AttemptUnrecorded(asked.path, attempt.name)))
+    target = runs[0].run_id if asked.target is None and attempt is not None else asked.target
     names = [name for _, name in listed.checkpoints]
     looked = inspect_checkpoints([str(place / name) for name in names], target, asked.vouched, folder, url, cache=cache, progress=progress)
     if isinstance(looked, Refused):
         return looked
     found = [held(place, name, one.readback, one.resume) for name, one in zip(names, looked.checkpoints, strict=True)]
-    plan = plan_retention(found, asked.keep, _begun(runs, folder), torn=asked.torn)
+    meanwhile = _runs(asked_for, folder, url)
+    if isinstance(meanwhile, Refused):
+        return meanwhile
+    plan = plan_retention(found, asked.keep, _begun(meanwhile, folder), torn=asked.torn)
     if isinstance(plan, Refused):
         return Refused(plan.defects)
     left = {each.name: each.state.value for each in leftovers(place, _of_a_checkpoint)}
     return Pruning(asked.path, asked.keep, plan, left, tuple(name for name in listed.others if name not in left))
+
+
+def _ledger_beside(own: Path, folder: Path, url: str | None) -> tuple[Path, str | None]:
+    """The store in whose folder an attempt lies, and its ledger: the one in a folder that the settings do not name, else the settings'."""
+    elsewhere = os.path.realpath(own) != os.path.realpath(folder)
+    return own, None if elsewhere and (own / LEDGER_FILE).exists() else url
 
 
 def _runs(names: Sequence[str], folder: Path, url: str | None) -> tuple[RunRecord, ...] | Refused[object]:

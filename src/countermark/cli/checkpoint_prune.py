@@ -1,5 +1,6 @@
 """``countermark checkpoint prune``: the last admitted checkpoints of a folder stay, and what they make superfluous goes."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,18 +27,21 @@ def checkpoint_prune(
     as_json: JsonOption = False,
 ) -> Answer:
     """Delete old checkpoints, never the last admitted one; shows the plan first."""
+    from countermark.app.inspect import told_instead
     from countermark.app.prune import PruneAsked, prune_checkpoints
-    from countermark.cli.context import digest_cache, existing_path, settings
-    from countermark.cli.failures import CallRefused
+    from countermark.cli.context import digest_cache, existing_folder, settings
+    from countermark.cli.failures import CallRefused, WrongCall
     from countermark.cli.progress import say, watched_hashing
     from countermark.lines.defects import defect_documents, known
     from countermark.lines.retention import pruning_document, pruning_lines, pruning_rows
-    from countermark.values import Refused
+    from countermark.values import Refused, shown
 
+    if instead := told_instead(Path(existing_folder(path, "a folder of checkpoints"))):
+        raise WrongCall(f"{shown(path)} is no folder of checkpoints{instead}", "name a folder of checkpoints")
     chosen = settings(store_url=store)
     cache = digest_cache(fresh)
     found = prune_checkpoints(
-        PruneAsked(existing_path(path, "a folder of checkpoints"), keep, target, vouch, torn),
+        PruneAsked(path, keep, target, vouch, torn),
         chosen.store,
         chosen.database,
         act=yes and not dry_run,

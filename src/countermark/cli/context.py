@@ -65,6 +65,27 @@ def existing_path(path: str, what: str) -> str:
     return path
 
 
+def existing_folder(path: str, what: str) -> str:
+    """``path`` when a folder is there."""
+    if not os.path.isdir(existing_path(path, what)):
+        raise WrongCall(f"{shown(path)} is no folder, and {what} is one", f"name {what}")
+    return path
+
+
+def folder_to_be(path: str, option: str, apart_from: str) -> str:
+    """``path`` when a folder is there or can be made there, and not in what is to be copied into it."""
+    wrong = ""
+    if not path:
+        wrong = "names nothing"
+    elif os.path.lexists(path) and not os.path.isdir(path):
+        wrong = "is there already, and is no folder"
+    elif Path(os.path.realpath(path)).is_relative_to(os.path.realpath(apart_from)):
+        wrong = f"lies in {shown(apart_from)} itself"
+    if wrong:
+        raise WrongCall(f"{option} {shown(path)} {wrong}", f"write {option} DIR")
+    return path
+
+
 def new_file(path: str, option: str, content: bytes) -> None:
     """Write a file that must not be there yet: nothing is written over. Raises ``OSError`` where the disk says no."""
     try:

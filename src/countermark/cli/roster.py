@@ -60,7 +60,7 @@ ENTRIES: Final = (
     Entry(("claims",), "claims", "Show a run's claims, dispatches and decisions in the order of the ledger.", _RUNS),
     Entry(("evidence",), "evidence", "Show what the last sweep saw on each axis, with receipts, in read order.", _RUNS),
     Entry(("checkpoint", "inspect"), "checkpoint_inspect", "Show components, digests and step witnesses, and every defect.", _WEIGHTS),
-    Entry(("checkpoint", "publish"), "checkpoint_publish", "Publish a checkpoint folder atomically, with digests.", _WEIGHTS),
+    Entry(("checkpoint", "publish"), "checkpoint_publish", "Publish a checkpoint atomically, with digests.", _WEIGHTS),
     Entry(
         ("checkpoint", "prune"), "checkpoint_prune", "Delete old checkpoints, never the last admitted one; shows the plan first.", _WEIGHTS
     ),

@@ -76,6 +76,11 @@ class ReceiptRefused:
 ReceiptReading = ReceiptRead[R] | ReceiptAbsent | ReceiptRefused
 
 
+def attempt_around(place: Path) -> Path | None:
+    """The attempt's folder that a path (as ``placed`` gives it) is, or lies in; None where it lies in none."""
+    return next((one for one in (place, *place.parents) if os.path.isfile(one / CLAIM)), None)
+
+
 def read_start(folder: Path) -> ReceiptReading[StartReceipt]:
     """The start receipt of an attempt's folder."""
     return _read(folder, START, StartReceipt)

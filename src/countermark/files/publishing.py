@@ -36,7 +36,7 @@ from countermark.run.checkpoint import (
     FileReading,
     component_defects,
 )
-from countermark.run.publication import FolderTaken, PublishDefect
+from countermark.run.publication import FolderTaken, PublishDefect, PublishedBefore
 from countermark.values import NonEmpty, Refused, shown
 from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, FileNotRegular
 
@@ -99,7 +99,7 @@ def publish_checkpoint(
     """
     target = parent / f"step-{step}"
     if os.path.lexists(source / MANIFEST):
-        return Refused(NonEmpty(FolderTaken(str(source))))
+        return Refused(NonEmpty(PublishedBefore(str(source))))
 
     def fill(temporary: Path) -> CheckpointReadback | Refused[PublishDefect]:
         copied = _copy(source, temporary)

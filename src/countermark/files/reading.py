@@ -195,6 +195,12 @@ def find(path: Path) -> Path | FileDefect:
         return FileUnreadable(str(path), _why(error))
 
 
+def placed(path: Path) -> Path:
+    """A path that a person named, from the root and without ``.`` and ``..``. Links in it are kept, unless a ``..`` has to be followed."""
+    place = path.absolute()
+    return Path(os.path.realpath(place)) if ".." in place.parts else place
+
+
 def find_folder(path: Path) -> Path | FileDefect:
     """The folder that a person named, with every link in the path followed."""
     real = find(path)

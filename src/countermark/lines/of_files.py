@@ -2,7 +2,7 @@
 
 from countermark.lines.sentence import Sentence, quoted
 from countermark.lines.texts import counted, listed, plain, sized
-from countermark.run.publication import FolderTaken
+from countermark.run.publication import FolderTaken, PublishedBefore
 from countermark.weights.refusals import (
     ArraysUnreadable,
     DatasetEmpty,
@@ -37,7 +37,7 @@ ReadingDefect = (
 FolderDefect = WeightsAbsent | WeightsAmbiguous | WeightsEmpty | WeightsOfOtherKind | ShardMissing | ShardDisagrees | TensorsInTwoShards
 
 SourceDefect = (
-    FolderTaken | PickleUnreadable | GgufUnreadable | ArraysUnreadable | TokenizerAbsent
+    FolderTaken | PublishedBefore | PickleUnreadable | GgufUnreadable | ArraysUnreadable | TokenizerAbsent
     | DatasetRowUnreadable | MoreRowsUnreadable | DatasetEmpty
 )  # fmt: skip
 
@@ -106,6 +106,10 @@ def source_sentence(defect: SourceDefect) -> Sentence:
         case FolderTaken(path):
             return Sentence(
                 f"there is a folder already at {quoted(path)}, and nothing is ever replaced", "publish into another folder: --into DIR"
+            )
+        case PublishedBefore(path):
+            return Sentence(
+                f"{quoted(path)} is a published checkpoint already", "use it as it is, or publish the folder that a trainer wrote"
             )
         case PickleUnreadable(file, whys):
             return Sentence(

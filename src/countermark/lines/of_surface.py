@@ -7,6 +7,7 @@ from countermark.lines.sentence import Sentence, quoted, short
 from countermark.lines.surface import (
     AttemptNotFenced,
     AttemptUnnamed,
+    AttemptUnrecorded,
     CheckpointDeclaresNothing,
     CheckpointGone,
     CommandDiffers,
@@ -75,6 +76,12 @@ def surface_sentence(defect: SurfaceDefect) -> Sentence:
             return Sentence(
                 f"{quoted(path)} lies in no attempt's folder, so it does not say whose checkpoint it is",
                 "name a folder that an attempt wrote: countermark attempts RUN says where each lies",
+            )
+        case AttemptUnrecorded(path, attempt):
+            return Sentence(
+                f"{quoted(path)} lies in the folder of attempt {short(attempt)}, which no ledger here knows, so nobody can tell where an "
+                "attempt begins that has not ended",
+                "name the store that its run is in (--store URL), or say what the checkpoints are held against: --for RECIPE",
             )
         case CheckpointGone(step, digest):
             return Sentence(

@@ -136,6 +136,15 @@ class AttemptUnnamed:
 
 @final
 @dataclass(frozen=True, slots=True)
+class AttemptUnrecorded:
+    """The folder lies in that of an attempt which no ledger here knows, so nobody can tell which of its checkpoints are needed."""
+
+    path: str
+    attempt: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CheckpointGone:
     """No checkpoint of the run that can be resumed from is the one that the claim names (its step and digest)."""
 
@@ -229,6 +238,6 @@ class DifferenceFailsOn:
 
 SurfaceDefect = (
     WrongUsage | SettingUnknown | SettingUnreadable | EnvironmentFault | RetriesUsedUp | CommandDiffers | AttemptNotFenced | StoreFinding
-    | NothingNamed | SeveralNamed | SeveralOfStep | CheckpointDeclaresNothing | AttemptUnnamed | CheckpointGone
+    | NothingNamed | SeveralNamed | SeveralOfStep | CheckpointDeclaresNothing | AttemptUnnamed | AttemptUnrecorded | CheckpointGone
     | SweepUndecodable | DifferenceFailsOn | DecisionDefect | RulingDefect
 )  # fmt: skip

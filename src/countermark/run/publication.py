@@ -10,9 +10,17 @@ from countermark.weights.refusals import FileDefect
 @final
 @dataclass(frozen=True, slots=True)
 class FolderTaken:
-    """There is a folder under the final name already, or the source itself was published already: nothing is ever replaced."""
+    """There is something under the final name already: nothing is ever replaced."""
 
     path: str
 
 
-PublishDefect = FolderTaken | FileDefect | CheckpointDefect
+@final
+@dataclass(frozen=True, slots=True)
+class PublishedBefore:
+    """What is to be published is a checkpoint that was published, whole and with its manifest."""
+
+    path: str
+
+
+PublishDefect = FolderTaken | PublishedBefore | FileDefect | CheckpointDefect

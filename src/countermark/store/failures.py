@@ -33,7 +33,11 @@ class StoreIncomplete:
         return f"the store's file {self.missing} is missing"
 
     def remedy(self) -> str:
-        return f"put {self.missing} back from a backup; for an empty one (past sweeps stay lost): countermark store init"
+        back = f"put {self.missing} back from a backup"
+        if self.missing.startswith("ledger"):
+            # An empty one is never made beside what a ledger recorded: it would hide that something was lost.
+            return f"{back}; to begin anew without it, move {self.where} away, and then: countermark store init"
+        return f"{back}; for an empty one (past sweeps stay lost): countermark store init"
 
 
 @final
