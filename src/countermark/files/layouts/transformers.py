@@ -123,7 +123,7 @@ def take_trainer_state(folder: Path, reading: LayoutReading) -> Parts:
     if says is not None:
         parts.steps.append(StepWitness(f"{TRAINER_STATE}: global_step", says.step))
         reading.facts.extend(says.facts)
-        reading.epoch, reading.step, reading.notes = says.epoch, says.step, says.notes
+        reading.epoch, reading.step, reading.notes = says.epoch, says.step, (*reading.notes, *says.notes)
     return parts
 
 

@@ -5,7 +5,7 @@ Rules kept here:
 1. Which files hold the weights follows from their names alone, and a folder with two answers is refused. Nothing is globbed in place of a
    shard that the index names and that is not there.
 2. An adapter is its weights *and* its configuration: scaling and targets are in the one, the numbers in the other. A model beside it is not
-   what was trained.
+   what was trained. What the one holds and the other cannot explain is refused.
 3. Pickled weights are read without executing them: their tensors by name and shape, every storage of them there and whole.
 """
 
@@ -17,6 +17,7 @@ from countermark.files.adapter import ADAPTER_CONFIG, AdapterConfig, parse_adapt
 from countermark.files.documents import CONFIG_BYTES_MAX, told
 from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, document, take, torch_state
 from countermark.files.layouts.states import fact, table_of
+from countermark.files.layouts.targets import disagreements, unused
 from countermark.files.model_folder import (
     INDEX_BYTES_MAX,
     INDEX_FILES,
@@ -50,6 +51,8 @@ CARRIERS: Final[Mapping[str, bool]] = {
     PICKLED_INDEX: False,
     _PICKLED_ADAPTER: True,
 }
+#: What is said of names that select nothing: nobody but the base could tell whether they should.
+_UNUSED: Final = f"{ADAPTER_CONFIG} has {{}}, and the weights hold nothing of that"
 
 #: Tensors by name, each with its shape.
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -63,6 +66,7 @@ def is_adapter(names: frozenset[str]) -> bool:
 def take_weights(folder: Path, names: frozenset[str], reading: LayoutReading) -> Parts:
     """The weights in a folder that holds files of these names."""
     parts = Parts()
+    shapes: Shapes | None = None
     adapter = is_adapter(names)
     carriers = sorted(name for name in names & CARRIERS.keys() if CARRIERS[name] == adapter)
     if _GATHERED in names:
@@ -77,6 +81,9 @@ def take_weights(folder: Path, names: frozenset[str], reading: LayoutReading) ->
     if adapter:
         config = take(parts, folder, ADAPTER_CONFIG, _adapter)
         reading.facts.extend(adapter_facts(config) if config is not None else ())
+        if config is not None and shapes is not None:
+            parts.refuse(ADAPTER_CONFIG, Whys(tuple(disagreements(config, shapes))))
+            reading.notes = (*reading.notes, *map(_UNUSED.format, unused(config, shapes)))
     return parts
 
 
