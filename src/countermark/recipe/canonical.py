@@ -92,21 +92,9 @@ def spell_double(number: float) -> str:
     if "e" not in told:
         # Between 1e-4 and 1e16 Python prints the same digits, and a whole number with a needless .0.
         return told.removesuffix(".0")
-    sign, digits, exponent = Decimal(told).as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits))
-    stripped = text.rstrip("0")
-    exponent += len(text) - len(stripped)
-    point = len(stripped) + exponent
-    minus = "-" if sign else ""
-    if 0 < point <= 21:
-        shown = stripped + "0" * exponent if exponent >= 0 else stripped[:point] + "." + stripped[point:]
-    elif -6 < point <= 0:
-        shown = "0." + "0" * -point + stripped
-    else:
-        mantissa = stripped[0] + ("." + stripped[1:] if len(stripped) > 1 else "")
-        shown = f"{mantissa}e{point - 1:+d}"
-    return minus + shown
+    mantissa, exponent = told.split("e")
+    power = int(exponent)
+    return f"{Decimal(told):f}" if -7 < power < 21 else f"{mantissa}e{power:+d}"
 
 
 def length_prefixed(*parts: bytes) -> bytes:
