@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from countermark.files.checkpoints import list_checkpoints, read_checkpoint
+from countermark.files.digest_cache import DigestCache
 from countermark.files.layouts import dcp, distributed
 from countermark.files.layouts.dcp_metadata import CHUNKS_WITHOUT_GRID_MAX, DEPTH_MAX, Metadata, metadata_of, read_metadata
 from countermark.files.layouts.reading import Whys
@@ -20,6 +21,7 @@ from countermark.run.checkpoint import (
     AdmittedCheckpoint,
     CheckpointAbsent,
     CheckpointDefect,
+    CheckpointReadback,
     Component,
     ComponentForeign,
     ComponentMissing,
@@ -182,6 +184,23 @@ def test_a_file_that_was_cut_or_lost_concerns_every_component_in_it(tmp_path: Pa
     (other / "__0_1.distcp").unlink()
     found = defects(other)
     assert {one.component for one in found if isinstance(one, ComponentMissing)} == set(IN_BOTH)
+
+
+def in_one_place(state: State, written: list[Piece]) -> None:
+    """Every piece is where the first of its file is, and as long."""
+    for piece in written:
+        piece.begin, piece.length = 0, len(written[0].content)
+    state["storage_data"] = dict(place(piece) for piece in written)
+
+
+@proven_by(planted(dcp._FileOfPieces, "uncovered", lambda self, size: None))
+def test_pieces_that_lie_in_one_place_are_refused_and_none_of_them_is_hashed(tmp_path: Path) -> None:
+    path = folder(tmp_path, "checkpoint-4", saved(), in_one_place)
+    cache = DigestCache(None)
+    readback = read_checkpoint(path, cache)
+    assert isinstance(readback, CheckpointReadback)
+    assert cache.hashed == (path / ".metadata").stat().st_size
+    assert {one for one, part in readback.components.items() if "overlaps what lies before it" in str(part)} == set(Component)
 
 
 def without(content: Saved, *trails: tuple[str | int, ...]) -> Saved:
