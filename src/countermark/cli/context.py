@@ -86,13 +86,28 @@ def folder_to_be(path: str, option: str, apart_from: str) -> str:
     return path
 
 
+def name_to_be(path: str | None, option: str) -> None:
+    """Ends the call with exit code 2 where no file can be made at ``path``: said before what is to be there is computed."""
+    if path is None:
+        return
+    folder = os.path.dirname(path) or "."
+    if os.path.lexists(path):
+        raise WrongCall(f"{option} {shown(path)} is there already, and nothing is written over", "name a new file")
+    if not path or not os.path.isdir(folder):
+        raise WrongCall(f"{option} {shown(path)} is in no folder that is there", "name a new file")
+
+
 def new_file(path: str, option: str, content: bytes) -> None:
-    """Write a file that must not be there yet: nothing is written over. Raises ``OSError`` where the disk says no."""
-    try:
-        with open(path, "xb") as file:
+    """Write a file that must not be there yet: nothing is written over, and no half of it stays. Raises ``OSError`` where the disk says
+    no."""
+    name_to_be(path, option)
+    with open(path, "xb") as file:
+        try:
             file.write(content)
-    except FileExistsError as error:
-        raise WrongCall(f"{option} {shown(path)} is there already, and nothing is written over", "name a new file") from error
+            file.flush()
+        except BaseException:
+            os.unlink(path)
+            raise
 
 
 def _near(path: str) -> str:

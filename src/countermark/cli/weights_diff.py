@@ -54,7 +54,7 @@ def weights_diff(
 ) -> Answer:
     """Say what changed between two weights, tensor by tensor, with both roots."""
     from countermark.app.weights import events_of, not_borne_out, recorded_edits
-    from countermark.cli.context import digest_cache, new_file
+    from countermark.cli.context import digest_cache, name_to_be, new_file
     from countermark.cli.failures import CallRefused
     from countermark.cli.weights_maps import drawn, picture
     from countermark.lines.spectrum import spectrum_note
@@ -64,6 +64,8 @@ def weights_diff(
     from countermark.weights.difference import surprises_of
     from countermark.wire.events import event_line
 
+    name_to_be(record, "--record")
+    name_to_be(svg, "--svg")
     rules = _rules(fail_on)
     claimed = recorded_edits(edits or ())
     if isinstance(claimed, Refused):

@@ -24,7 +24,7 @@ def weights_root(
 ) -> Answer:
     """Digest weights independently of sharding and metadata."""
     from countermark.app.rooting import weights_root as measured
-    from countermark.cli.context import digest_cache, existing_path
+    from countermark.cli.context import digest_cache, existing_path, name_to_be
     from countermark.cli.failures import WrongCall
     from countermark.cli.progress import hashing
     from countermark.lines.defects import AnyDefect, defect_documents, known
@@ -35,6 +35,7 @@ def weights_root(
 
     for option in (name for name, value in (("--lines FILE", lines), ("--is DIGEST", wanted)) if value is not None and len(paths) > 1):
         raise WrongCall(f"{option} is of one root, and several paths are named", f"name one PATH with {option}")
+    name_to_be(lines, "--lines")
     said = _digest(wanted)
     cache = digest_cache(fresh)
     documents: list[Document] = []
