@@ -163,7 +163,7 @@ class Cluster:
         name = url.rpartition("/")[2].partition("?")[0]
         ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
         self.sql(ended, f"ALTER DATABASE {name} RESET ALL")
-        self.sql("DROP SCHEMA IF EXISTS countermark CASCADE", database=name)
+        self.sql("DROP SCHEMA IF EXISTS countermark, countermark_sessions CASCADE", database=name)
         self._free.append(name)
 
 

@@ -13,7 +13,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -30,17 +30,16 @@ ATTEMPTS_FOLDER: Final = "attempts"
 _NEW: Final = ".new"
 
 
-def make_database(path: Path, metadata: MetaData) -> None:
-    """A database with our schema at ``path``, which must not be there; the caller holds the ticket."""
+def make_database(path: Path, script: Iterable[str]) -> None:
+    """A database of ours at ``path``, which must not be there, made by these statements; the caller holds the ticket."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_NEW}")
     try:
         connection = sqlite3.connect(new, isolation_level=None)
         try:
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             connection.execute("BEGIN IMMEDIATE")
-            for statement in sqlite_script(metadata):
+            for statement in script:
                 connection.execute(statement)
-            connection.execute("INSERT INTO schema_versions VALUES (?, ?)", (SCHEMA_VERSION, time.time_ns() // 1_000_000))
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode=WAL")
         finally:
@@ -55,6 +54,12 @@ def make_database(path: Path, metadata: MetaData) -> None:
         _sweep_away(path)
         raise
     sync_folder(path.parent)
+
+
+def _script(metadata: MetaData) -> tuple[str, ...]:
+    """What makes our schema as it is now."""
+    applied_ms = time.time_ns() // 1_000_000
+    return (*sqlite_script(metadata), f"INSERT INTO schema_versions VALUES ({SCHEMA_VERSION}, {applied_ms})")
 
 
 def _sweep_away(path: Path) -> None:
@@ -92,11 +97,11 @@ def make_store(folder: Path, between: Callable[[str], None] = lambda done: None)
         raise StoreError(StoreIncomplete(str(folder), LEDGER_FILE))
     if not observations.exists():
         between("begun")
-        make_database(observations, OBSERVATIONS)
+        make_database(observations, _script(OBSERVATIONS))
         made.append(OBSERVATIONS_FILE)
         between(OBSERVATIONS_FILE)
     if not ledger.exists():
-        make_database(ledger, LEDGER)
+        make_database(ledger, _script(LEDGER))
         made.append(LEDGER_FILE)
         between(LEDGER_FILE)
     return tuple(made)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from countermark.store.failures import DriverMissing, StoreAddressUnknown, StoreError
 from countermark.store.interface import Store
+from countermark.store.sessions.interface import SessionStore
 
 if TYPE_CHECKING:
     from countermark.store.migrations.outcome import Migration
@@ -58,6 +59,24 @@ def open_store(url: str, create: bool) -> Store:
 
         _with_driver(url)
         return PostgresStore.open(url, create=create)
+    raise StoreError(StoreAddressUnknown(scheme_of(url)))
+
+
+def open_sessions(url: str, create: bool) -> SessionStore:
+    """The sessions of the store at ``sqlite:///FOLDER`` or ``postgresql://…``; made first, or brought to this release's schema, where
+    ``create`` is true: they need no ledger beside them.
+
+    Raises ``StoreError``.
+    """
+    if (folder := folder_of(url)) is not None:
+        from countermark.store.sessions.sqlite import SqliteSessions
+
+        return SqliteSessions.open(folder, create=create)
+    if is_postgresql(url):
+        _with_driver(url)
+        from countermark.store.sessions.postgres import PostgresSessions
+
+        return PostgresSessions.open(url, create=create)
     raise StoreError(StoreAddressUnknown(scheme_of(url)))
 
 

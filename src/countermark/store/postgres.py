@@ -164,13 +164,18 @@ SELECT count(*), count(*) FILTER (WHERE c.relname = 'schema_versions')
 """
 
 
+def is_ours(connection: Connection, schema: str) -> bool:
+    """Whether a schema of a database holds a store; not where there is nothing in it. Raises ``StoreError``."""
+    # By one statement: between two of them another process may have made the store.
+    holds, versions = connection.execute(text(_HOLDS), {"name": schema}).one()
+    if holds and not versions:
+        raise StoreError(NotAStore(place_of(connection.engine.url), f"its schema {schema} holds tables of another program"))
+    return bool(versions)
+
+
 def version_in(connection: Connection) -> int | None:
     """The schema's version of the store in a database; None where there is none. Raises ``StoreError``."""
-    # By one statement: between two of them another process may have made the store.
-    holds, versions = connection.execute(text(_HOLDS), {"name": SCHEMA}).one()
-    if not versions:
-        if holds:
-            raise StoreError(NotAStore(place_of(connection.engine.url), f"its schema {SCHEMA} holds tables of another program"))
+    if not is_ours(connection, SCHEMA):
         return None
     version = connection.scalar(text(f"SELECT max(version) FROM {SCHEMA}.schema_versions"))
     if not isinstance(version, int):
@@ -296,6 +301,9 @@ class PostgresDatabase:
     def _reading(self) -> AbstractContextManager[Connection]:
         return self._transaction(nothing, read_only=True)
 
+    def _planning(self) -> AbstractContextManager[Connection]:
+        return self._transaction(lambda connection: self._refuse_hasty(_COMMITS.rows(connection)[0]["commits"]))
+
     def close(self) -> None:
         self._let_go()
 
@@ -375,9 +383,6 @@ class PostgresStore(PostgresDatabase, SqlStore):
         recorded: list[bool] = []
         with self._transaction(lambda connection: recorded.append(bool(self._hold(connection, run_id)[0]))) as connection:
             yield connection if recorded[-1] else None
-
-    def _planning(self) -> AbstractContextManager[Connection]:
-        return self._transaction(lambda connection: self._refuse_hasty(_COMMITS.rows(connection)[0]["commits"]))
 
     @contextmanager
     def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> Generator[tuple[Connection, Connection], None, None]:

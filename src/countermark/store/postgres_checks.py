@@ -62,10 +62,12 @@ _HINDRANCES: Final = {
 }
 
 
-def schema_findings(connection: Connection, where: str, make: Callable[[Connection], None] = made_afresh) -> Iterator[Finding]:
-    """What differs from a store that ``make`` makes. The caller rolls back."""
-    found = catalogue(connection, SCHEMA)
-    beside = f"{SCHEMA}_{secrets.token_hex(8)}"
+def schema_findings(
+    connection: Connection, where: str, make: Callable[[Connection], None] = made_afresh, schema: str = SCHEMA
+) -> Iterator[Finding]:
+    """What differs in a schema from what ``make`` makes. The caller rolls back."""
+    found = catalogue(connection, schema)
+    beside = f"{schema}_{secrets.token_hex(8)}"
     try:
         connection.exec_driver_sql(f"CREATE SCHEMA {beside}")
         connection.exec_driver_sql(f"SET LOCAL search_path TO {beside}")

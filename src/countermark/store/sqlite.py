@@ -54,14 +54,14 @@ _HEADER: Final = b"SQLite format 3\0"
 
 @final
 class SqliteFile:
-    """One SQLite file, opened and known to be ours, of one version."""
+    """One SQLite file, opened and known to be ours, of one version (None: whoever opens it looks)."""
 
     def __init__(
         self,
         path: Path,
         synchronous: Literal["FULL", "NORMAL"],
         wait_s: float,
-        version: int = SCHEMA_VERSION,
+        version: int | None = SCHEMA_VERSION,
         settings: tuple[str, ...] = (),
     ) -> None:
         self.path = path
@@ -95,11 +95,12 @@ class SqliteFile:
             mark = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
             if mark != APPLICATION_ID:
                 raise StoreError(NotAStore(where, "it is another program's database"))
-            version = connection.exec_driver_sql("SELECT max(version) FROM schema_versions").scalar_one()
-            if not isinstance(version, int):
-                raise StoreError(StoreDamaged(where, "it does not say which schema it has"))
-            if version != self._version:
-                raise StoreError(StoreOfAnotherVersion(where, version, self._version))
+            if self._version is not None:
+                version = connection.exec_driver_sql("SELECT max(version) FROM schema_versions").scalar_one()
+                if not isinstance(version, int):
+                    raise StoreError(StoreDamaged(where, "it does not say which schema it has"))
+                if version != self._version:
+                    raise StoreError(StoreOfAnotherVersion(where, version, self._version))
             mode = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
             if mode != "wal":
                 raise StoreError(StoreDamaged(where, f"its journal mode is {mode} and cannot be set to wal"))

@@ -102,6 +102,17 @@ class Statement:
             raise _theirs(connection, compiled.text, error) from error
         return int(cursor.rowcount)
 
+    def many(self, connection: Connection, values: Sequence[Mapping[str, object]]) -> int:
+        """Run it once with each of these values, for a statement that gives no rows; how many it wrote in all."""
+        if not values:
+            return 0
+        cursor, compiled = self._ready(connection)
+        try:
+            cursor.executemany(compiled.text, [compiled.given(each) for each in values])
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _theirs(connection, compiled.text, error) from error
+        return int(cursor.rowcount)
+
     def _ready(self, connection: Connection, at: int = 0) -> tuple[Any, _Compiled]:
         """A cursor in a transaction, and what to give it. A driver's cursor takes as long to make as to use, and keeps what it gave last: a
         connection has one for all small statements, or as many as are asked in one go, for as long as the driver's lasts."""

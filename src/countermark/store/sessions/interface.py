@@ -10,12 +10,13 @@ Rules kept here:
 5. A failing environment raises ``StoreError``. There is no clock here: an event says when it was received.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, final
 
 from countermark.sessions.events import Event
+from countermark.sessions.filters.condition import Where
 from countermark.sessions.records import (
     CheckpointOfSession,
     Conflict,
@@ -29,15 +30,6 @@ from countermark.sessions.records import (
 )
 from countermark.store.interface import Finding
 from countermark.values import Refused
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition over the table ``sessions`` in the words of one database, with its values by name (``:name``), never spliced."""
-
-    text: str
-    values: Mapping[str, object]
 
 
 @final
@@ -73,7 +65,7 @@ class SessionStore(Protocol):
         ...
 
     def sessions(
-        self, where: Condition | None = None, limit: int = 50, after: SessionCursor | None = None
+        self, where: Where | None = None, limit: int = 50, after: SessionCursor | None = None
     ) -> Page[SessionListed, SessionCursor]:
         """The sessions for which a condition holds, those that changed last first."""
         ...

@@ -1,0 +1,121 @@
+"""Looking a store of sessions over: its tables as they should be, every event, and whatever is derived from them.
+
+Rules kept here:
+
+1. What is derived is compared with what the heart makes of the events from scratch, never with another derived row.
+2. Everything that is wrong is found at once, and nothing is mended.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, cast
+
+from sqlalchemy import Connection, and_, create_engine, func, or_, select, union
+
+from countermark.sessions.events import trace_session
+from countermark.sessions.fold import SESSION_FOLD_VERSION
+from countermark.store import checks, postgres_checks
+from countermark.store.interface import Finding
+from countermark.store.sessions import folding
+from countermark.store.sessions.schema import (
+    OF_SESSION,
+    events,
+    feed,
+    session_checkpoints,
+    session_keys,
+    session_tags,
+    sessions,
+    trace_names,
+)
+from countermark.store.sessions.steps import BEGINNING, STEPS, spelled
+from countermark.values import shown
+
+_RESTORE: Final = "keep a copy of the store, then restore it from a backup; events stay what they are"
+
+
+def made_afresh(connection: Connection) -> None:
+    """The tables of a store that is made now, in the place that the connection names."""
+    dialect = connection.dialect.name
+    for statement in (spelled(BEGINNING, dialect), *(each for step in STEPS for each in step.statements(dialect))):
+        connection.exec_driver_sql(statement if dialect == "sqlite" else statement.replace("%", "%%"))
+
+
+def _made_in_memory() -> checks.Objects:
+    engine = create_engine("sqlite+pysqlite://")
+    try:
+        with engine.connect() as connection:
+            made_afresh(connection)
+            return checks.objects_in(connection)
+    finally:
+        engine.dispose()
+
+
+def file_findings(connection: Connection, path: Path) -> Iterator[Finding]:
+    """What is wrong with a file of SQLite itself, and with its tables."""
+    yield from checks.database_findings(connection, path, _made_in_memory())
+
+
+def schema_findings(connection: Connection, where: str, schema: str) -> Iterator[Finding]:
+    """What is wrong with the tables in a schema of PostgreSQL. The caller rolls back."""
+    yield from postgres_checks.schema_findings(connection, where, made_afresh, schema)
+
+
+def row_findings(connection: Connection, where: str) -> Iterator[Finding]:
+    """What is wrong with the rows, in one snapshot."""
+    yield from _numbers(connection, where)
+    yield from _misplaced(connection, where)
+    named = union(*(select(table.c.session_id) for table in (events, *OF_SESSION)))
+    for session in connection.execute(named.order_by("session_id")).scalars().all():
+        yield from _fold(connection, where, str(session))
+
+
+def _numbers(connection: Connection, where: str) -> Iterator[Finding]:
+    last = connection.execute(select(feed.c.ordinal)).scalar_one()
+    highest = connection.execute(select(func.max(events.c.ordinal))).scalar_one() or 0
+    if highest > last:
+        what = f"event number {highest} stands there, and {last} is said to be the last: those to come may be refused"
+        yield Finding("EventNumberAhead", where, what, _RESTORE)
+
+
+def _misplaced(connection: Connection, where: str) -> Iterator[Finding]:
+    """Events that are not in the session which follows from them and their trace."""
+    named = select(func.min(trace_names.c.session_id)).where(trace_names.c.trace == events.c.trace).scalar_subquery()
+    by_trace = func.coalesce(named, trace_session("") + events.c.trace)
+    wrong = or_(
+        and_(events.c.own_session.is_not(None), events.c.session_id != events.c.own_session),
+        and_(events.c.own_session.is_(None), events.c.trace.is_not(None), events.c.session_id != by_trace),
+    )
+    for row in connection.execute(select(events.c.event_id, events.c.session_id).where(wrong).order_by(events.c.ordinal)):
+        what = f"event {shown(row.event_id)} stands in session {shown(row.session_id)}, which does not follow from it and its trace"
+        yield Finding("EventMisplaced", where, what, _RESTORE)
+
+
+def _fold(connection: Connection, where: str, session: str) -> Iterator[Finding]:
+    """How a session's rows differ from the fold of its events."""
+    counting = folding.counted_from_scratch(session, (stored.event for stored in folding.events_of(connection, session)))
+    wanted: defaultdict[str, set[str]] = defaultdict(set)
+    for account in counting.accounts.values():
+        account.conflicts = folding.conflict_count(connection, session)
+        wanted["sessions"].add(_spelled(account.row()))
+        wanted["session_tags"].update(_spelled({"session_id": session, "tag": tag}) for tag in account.session.tags)
+        wanted["session_checkpoints"].update(
+            _spelled({"session_id": session, "side": side, "digest": digest}) for side, digest in account.checkpoints
+        )
+    wanted["session_keys"].update(_spelled(row) for row in counting.key_rows())
+    found = {
+        table.name: {_spelled(row._asdict()) for row in connection.execute(select(table).where(table.c.session_id == session))}
+        for table in (sessions, session_keys, session_tags, session_checkpoints)
+    }
+    rows = [cast("dict[str, object]", json.loads(each)) for each in found["sessions"]]
+    if any(row["fold_version"] != SESSION_FOLD_VERSION for row in rows):
+        return
+    differing = [name for name, cells in found.items() if cells != wanted[name]]
+    if differing:
+        what = f"what {', '.join(differing)} say of session {shown(session)} does not follow from its events"
+        yield Finding("SessionFoldDiffers", where, what, _RESTORE)
+
+
+def _spelled(row: object) -> str:
+    return json.dumps(row, sort_keys=True)
