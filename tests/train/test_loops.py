@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -320,6 +321,13 @@ def test_a_tracker_says_what_it_needs(tiny: Tiny, monkeypatch: pytest.MonkeyPatc
         accelerator.init_trackers("topics")
     tracker.finish()
     assert sorted(path.name for path in attempt.folder.iterdir()) == ["manifest.json"]
+
+
+def test_a_loader_without_micro_batches_is_refused_instead_of_asked_for_ever(tiny: Tiny) -> None:
+    place, recorder = of_accelerate.Place(), SimpleNamespace(assignment=tiny.attempt().training().assignment)
+    loop: Any = SimpleNamespace(place=place, _recorder=recorder, loader=[], _epoch=lambda total: pytest.fail("it was asked"))
+    with pytest.raises(CannotTrain, match="has no micro batch"):
+        next(of_accelerate.Loop.batches(loop))
 
 
 def test_only_the_loss_that_the_model_computed_is_its_own() -> None:

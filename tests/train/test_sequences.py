@@ -54,6 +54,11 @@ def test_a_sequence_without_any_label_is_left_out_unless_it_is_joined() -> None:
     ]
 
 
+def test_rows_of_which_nothing_is_left_are_none() -> None:
+    rows: list[dict[str, object]] = [{"prompt": "abcdef", "completion": "g"}] * 2
+    assert reasons(rows, mask="completion_only") == ("None of the 2 rows has a token under the loss within the sequence length of 4.",)
+
+
 @proven_by(planted(sequences, "ROWS_JOINED", 10**9))
 def test_a_thousand_rows_are_joined_at_a_time() -> None:
     rows: list[dict[str, object]] = [{"text": "a"}] * (ROWS_JOINED + 1)

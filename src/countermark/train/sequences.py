@@ -76,7 +76,9 @@ def prepare(rows: Iterable[Row], tokenize: Tokenize, how: Preparation) -> list[T
     if how.packing == "concat_split":
         return _concatenated(whole, how.sequence_length)
     cut = (Tokens(one.ids[: how.sequence_length], one.labels[: how.sequence_length]) for one in whole)
-    return [one for one in cut if any(label != IGNORED for label in one.labels)]
+    if not (kept := [one for one in cut if any(label != IGNORED for label in one.labels)]):
+        raise CannotTrain(f"None of the {len(whole)} rows has a token under the loss within the sequence length of {how.sequence_length}.")
+    return kept
 
 
 def untruncated(rows: Iterable[Row], tokenize: Tokenize, loss_mask: str) -> list[Tokens]:

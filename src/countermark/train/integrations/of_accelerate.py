@@ -161,9 +161,12 @@ class Loop:
         self._recorder.begins(self)
 
     def batches(self) -> Iterator[Any]:
-        """The micro batches from where training is to its last step, epoch after epoch; checkpoints are saved in between."""
+        """The micro batches from where training is to its last step, epoch after epoch; checkpoints are saved in between. Raises
+        ``CannotTrain`` for a loader without any."""
         self.total = self._recorder.assignment.manifest.total_steps.number
         self.place.batches_per_epoch = len(self.loader)
+        if not self.place.batches_per_epoch:
+            raise CannotTrain("The loader that was prepared has no micro batch, so no step would ever be taken.")
         while self.place.global_step < self.total:
             yield from self._epoch(self.total)
 
