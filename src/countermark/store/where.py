@@ -119,7 +119,7 @@ def _called_word(text: Expression) -> Expression:
 
 def _guarded_word(text: Expression) -> Expression:
     # A cast of what is none would end the query.
-    read = cast(text, JSON).op("#>>")(literal_column("'{}'"))
+    read = cast(text, JSON).op("#>>", return_type=Text())(literal_column("'{}'"))
     return case((text.op("~", is_comparison=True)(literal(f"^{_WORD}$", Text())), read), else_="")
 
 

@@ -292,7 +292,7 @@ def _decided(column: Column, sign: Sign, values: tuple[Known, ...], negated: boo
     """What it means that a column compares so with a value, or is one of several."""
     first, *others = values
     if isinstance(column, Flag):
-        return Flagged(column, (first is True) is (sign == "=") is not negated)
+        return Flagged(column, (first is True) is ((sign == "=") is not negated))
     if isinstance(column, Members):
         return Has(column, Among(tuple(map(str, values))) if others else Is("=", str(first)), negated is not (sign == "!="))
     if not others:
