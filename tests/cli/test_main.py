@@ -1,5 +1,6 @@
 """Exit codes, the one document, and errors that a hurried person meets."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from countermark.app.errors import EnvironmentFailed
 from countermark.cli import main as entry
 from countermark.cli.answers import Answer
+from countermark.files.publishing import PublishFailed
 from tests.cli.called import PROGRAM, Caller, spawn
 from tests.cli.recipes import write_recipe
 from tests.faults import planted, proven_by
@@ -149,6 +151,17 @@ def test_a_failing_environment_is_exit_3(
     assert called.code == 3
     assert [(each["code"], each["fault"]) for each in document["defects"]] == [("EnvironmentFault", code)]
     assert document["defects"][0]["message"] == said
+
+
+def test_the_guide_shows_what_is_told_of_a_full_disk(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> object:
+        raise PublishFailed(
+            OSError(errno.ENOSPC, "No space left on device", "optimizer.pt"), Path("/run/checkpoints/step-400"), named=False
+        )
+
+    monkeypatch.setattr(entry, "application", full)
+    said = call("checkpoint", "publish", "checkpoint-400").err.replace("/run/", "…/")
+    assert said in (Path(__file__).resolve().parents[2] / "docs/guide/publishing.md").read_text(encoding="utf-8"), said
 
 
 def test_an_answer_that_is_no_refusal_prints_no_defects(here: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

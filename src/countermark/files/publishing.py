@@ -14,6 +14,7 @@ Rules kept here:
 
 import errno
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -61,8 +62,9 @@ class PublishFailed(OSError):
             self.remedy = "it can be used as it is; whether it outlives a power failure nobody knows, so look at the disk"
             return
         self.what = f"{target.name} was not published, and nothing of it counts: {reason(error)}{at}"
+        pruned = f"countermark checkpoint prune {shlex.quote(str(target.parent))} --keep 2"
         self.remedy = (
-            f"free space there (countermark checkpoint prune {target.parent} --keep 2 says what may go), and publish again"
+            f"free space there ({pruned} says what may go), and publish again"
             if error.errno in _FULL
             else "look at the disk and its permissions, and publish again; what is left of this is taken away then"
         )
