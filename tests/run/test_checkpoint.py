@@ -1,6 +1,6 @@
-"""Admission from readbacks alone: seals, the digest's material, and how publication follows from marker and components."""
+"""Admission from readbacks alone: seals, every defect alone and beside another, and what a person can vouch for."""
 
-import hashlib
+import math
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from countermark.recipe.canonical import length_prefixed
-from countermark.run import checkpoint, readback
+from countermark.run import checkpoint
 from countermark.run.attempts import CheckpointIdentity
 from countermark.run.checkpoint import (
     COMPONENTS,
@@ -49,6 +48,7 @@ from countermark.run.checkpoint import (
     leaf_spelling,
     sound_checkpoint,
 )
+from countermark.run.rates import RatePoint
 from countermark.values import NonEmpty, Refused, Sha256
 from tests.faults import planted, proven_by
 from tests.recipe.examples import clean_manifest, clean_spellings
@@ -297,6 +297,23 @@ def test_an_optimizer_steps_just_the_tensors_that_the_weights_hold(model: Any, m
     assert defects(clean(model_shapes=model, optimizer_shapes=moments, optimizer_parameters=stepped)) == Counter(wanted)
 
 
+def test_the_state_of_several_workers_is_named_for_each_component_that_has_one() -> None:
+    several = replace(whole(PART), workers=2), replace(whole(Component.RNG_STATE), workers=8)
+    found = clean(components=clean().components | {PART: several[0], Component.RNG_STATE: several[1]})
+    assert defects(found) == Counter(
+        [
+            ComponentForeign(PART, "it is the state of 2 workers, and one alone cannot go on from it"),
+            ComponentForeign(Component.RNG_STATE, "it is the state of 8 workers, and one alone cannot go on from it"),
+        ]
+    )
+
+
+def test_a_rate_is_held_against_the_curve_that_is_asked_for() -> None:
+    on, off = (RatePoint(4, 0.0002 * part, 0.0002).fact("scheduler.pt") for part in (16 / 18, 0.5 + 0.5 * math.cos(math.pi * 2 / 18)))
+    assert defects(clean(facts=(on,))) == Counter()
+    assert defects(clean(facts=(off,))) == Counter([ManifestDiverges((Divergence("lr_schedule", "linear", "cosine", "scheduler.pt"),))])
+
+
 @pytest.mark.parametrize("members", [frozenset(), frozenset({"b" * 32, "c" * 32})])
 def test_a_checkpoint_of_another_attempt_is_no_member_however_few_there_are(members: frozenset[str]) -> None:
     assert defects(clean(), members) == Counter([AttemptNotMember(NONCE)])
@@ -343,6 +360,14 @@ def test_o10_a_position_counted_in_steps_is_not_where_the_step_leads_to() -> Non
     assert isinstance(answer, Refused) and Counter(answer.defects) == Counter([DataPositionMismatch(40, 10)])
 
 
+def test_an_epoch_that_ended_within_a_step_leads_to_another_position() -> None:
+    """Three steps of four micro batches each end an epoch of ten."""
+    steps = {component: whole(component, 3) for component in COMPONENTS}
+    found = clean(step=3, components=steps, micro_batches=10, epoch=1.0, declared=clean_spellings(gradient_accumulation="4"))
+    assert diverging(found, gradient_accumulation="4") == (set(), set())
+    assert diverging(replace(found, epoch=None), gradient_accumulation="4") == (set(), {DataPositionMismatch})
+
+
 @pytest.mark.parametrize(
     "reading", [ComponentAbsent(("x",)), ComponentUnreadable(("cut",)), ComponentChanging(("x",)), whole(Component.DATA_POSITION, 8)]
 )
@@ -379,11 +404,6 @@ def test_a_component_of_another_step_and_of_other_bytes_is_named_as_both() -> No
     )
 
 
-def test_a_marker_in_progress_and_what_is_missing_are_both_reasons() -> None:
-    found = with_component(ComponentAbsent(("optimizer.pt",)), marker=Incomplete(("a temporary name",)))
-    assert found.publication == Incomplete(("a temporary name", "optimizer_state is missing"))
-
-
 # ---------------------------------------------------------------------------------------------------------- publication
 
 
@@ -417,11 +437,6 @@ def test_a_component_that_changes_unsettles_any_marker_but_incompleteness_goes_f
     assert torn.publication == Incomplete(("rng_state is missing",))
 
 
-@proven_by(planted(readback, "_incomplete", lambda found, component: ()))
-def test_no_marker_outweighs_what_is_missing() -> None:
-    assert isinstance(with_component(ComponentAbsent(("optimizer.pt",))).publication, Incomplete)
-
-
 def test_nothing_is_absent_and_says_so() -> None:
     for admit in (lambda found: admit_checkpoint(found, clean_manifest(), frozenset()), admit_weights_only, sound_checkpoint):
         assert admit(CheckpointNotThere("/p", "gone")) == Refused(NonEmpty(CheckpointAbsent("/p", "gone")))
@@ -444,32 +459,7 @@ def test_nobody_else_mints_an_admitted_checkpoint() -> None:
         replace(admitted, step=8)
 
 
-@pytest.mark.parametrize("left_out", COMPONENTS)
-def test_a_readback_speaks_of_all_five(left_out: Component) -> None:
-    components = {component: whole(component) for component in COMPONENTS if component != left_out}
-    with pytest.raises(ValueError, match="each of the five"):
-        clean(components=components)
-
-
-def test_a_readback_lists_them_in_roster_order() -> None:
-    with pytest.raises(ValueError, match="roster order"):
-        clean(components=dict(reversed(clean().components.items())))
-
-
-# --------------------------------------------------------------------------------------------------------------- digests
-
-
-def test_a_components_digest_covers_names_and_hashes_in_name_order() -> None:
-    files = (file("b", "2"), file("a", "1"))
-    material = length_prefixed(b"a", b"1" * 64, b"b", b"2" * 64)
-    assert component_digest(files).hex == hashlib.sha256(material).hexdigest() == component_digest(files[::-1]).hex
-
-
-def test_no_two_components_trade_places_in_the_digest() -> None:
-    digests = {clean().digest}
-    for component in COMPONENTS:
-        digests.add(with_component(ComponentRead((file("other"),)), component).digest)
-    assert len(digests) == 6 and with_component(ComponentAbsent(("x",))).digest is None
+# ---------------------------------------------------------------------------------------------------------------- a leaf
 
 
 @pytest.mark.parametrize(

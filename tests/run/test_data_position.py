@@ -45,6 +45,18 @@ def test_an_epoch_that_ended_within_a_step_shortens_it() -> None:
     assert expected_micro_batches(4, 4, 1.4) == NonEmpty(14)
 
 
+def test_an_epoch_count_is_taken_to_a_billionth_of_it() -> None:
+    assert expected_micro_batches(3, 4, 1 + 0.5e-9) == NonEmpty(12, (11, 10, 9))
+    assert expected_micro_batches(3, 4, 1 + 1.5e-9) == NonEmpty(12)
+    assert 10_000 in expected_micro_batches(3_000, 4, 1_000 + 0.5e-6)
+
+
+def test_epochs_of_a_hundred_thousand_lengths_are_tried_and_of_more_none() -> None:
+    """Four steps that end two epochs, of lengths from one more than the accumulation to twice as many."""
+    assert expected_micro_batches(4, 100_001, 2.0) == NonEmpty.of(range(400_004, 200_002, -2))
+    assert expected_micro_batches(4, 100_002, 2.0) == NonEmpty(400_008)
+
+
 def test_a_position_in_steps_is_not_expected() -> None:
     assert expected_micro_batches(10, 4, None) == NonEmpty(40)
     assert 10 not in expected_micro_batches(10, 4, 0.4)
@@ -54,7 +66,8 @@ def test_a_position_in_steps_is_not_expected() -> None:
 def test_counts_that_say_nothing_leave_the_plain_product() -> None:
     for epoch in (None, 0.0, -1.0, float("nan"), float("inf"), 1e-300, 5e-324):
         assert expected_micro_batches(10, 4, epoch) == NonEmpty(40)
-    assert expected_micro_batches(0, 4, 0.0) == NonEmpty(0)
+    for epoch in (0.0, 0.5):
+        assert expected_micro_batches(0, 4, epoch) == NonEmpty(0)
 
 
 @given(*Trainers)
@@ -65,6 +78,7 @@ def test_the_accumulation_is_always_a_multiple_of_what_the_epoch_count_shows(ste
 @proven_by(planted(data_position, "_PER_EPOCH_MAX", 10))
 def test_an_epoch_count_that_no_other_accumulation_gives_shows_it() -> None:
     assert accumulation_divisor(2, 4 / 11) == 2
+    assert accumulation_divisor(1, 4 / 11) == 4
     assert accumulation_divisor(3, 12 / 35) == 4
 
 

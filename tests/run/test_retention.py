@@ -142,6 +142,8 @@ def test_torn_ones_go_where_they_were_asked_for_and_are_older_in_step_and_in_tim
     assert not [name for name, fate in unasked.items() if isinstance(fate, Goes)]
     equal = fates(plan_retention([held(4, "torn", written=9), held(5, written=9)], 1, {}, torn=True))
     assert equal == {"step-4": NotAdmitted(TORN), "step-5": OnlyAdmitted()}
+    beside = replace(held(5, "torn", written=4), name="of the same step")
+    assert fates(plan_retention([beside, held(5)], 1, {}, torn=True))["of the same step"] == NotAdmitted(TORN)
     # What rests on one that goes itself would be left with nothing: only those that stay count.
     assert fates(plan_retention([held(1, "torn", written=3), held(2, written=4), held(3, written=2)], 1, {}, torn=True)) == {
         "step-1": NotAdmitted(TORN),

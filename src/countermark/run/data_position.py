@@ -10,8 +10,6 @@ from typing import Final
 
 from countermark.values import NonEmpty
 
-#: The epoch count is one float64 division and one addition away from whole numbers.
-_EPOCH_TOLERANCE: Final = 1e-9
 _CANDIDATES_MAX: Final = 100_000
 #: Of two fractions with denominators up to here, a float64 tells which one it came from: one division rounds once.
 _PER_EPOCH_MAX: Final = 1 << 24
@@ -28,18 +26,19 @@ def expected_micro_batches(step: int, accumulation: int, epoch: float | None) ->
     """The micro batches that ``step`` steps have taken: ``step × accumulation``, or fewer where the epoch count shows that an epoch ended
     within them. Several answers where several lengths of an epoch agree with the count."""
     whole = step * accumulation
-    if epoch is None or not math.isfinite(epoch) or epoch <= 0 or step <= 0 or not math.isfinite(whole / epoch):
+    if epoch is None or not 0 < epoch < math.inf or not math.isfinite(whole / epoch):
         return NonEmpty(whole)
     # Each epoch that ended took up to accumulation - 1 micro batches less.
     fewest = max(1, whole - math.ceil(epoch) * (accumulation - 1))
     shortest, longest = max(1, math.floor(fewest / epoch)), math.ceil(whole / epoch)
     if longest - shortest > _CANDIDATES_MAX:
         return NonEmpty(whole)
+    # The epoch count is one division and one addition away from whole numbers: less than the billionth that ``isclose`` lets pass.
     found = dict.fromkeys(
         taken
         for per_epoch in range(shortest, longest + 1)
         for taken in (micro_batches_after(step, accumulation, per_epoch),)
-        if abs(taken / per_epoch - epoch) <= _EPOCH_TOLERANCE * max(1.0, epoch)
+        if math.isclose(taken / per_epoch, epoch)
     )
     return NonEmpty.of(sorted(found, reverse=True)) or NonEmpty(whole)
 

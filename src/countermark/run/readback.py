@@ -207,7 +207,7 @@ class CheckpointNotThere:
 
 def component_digest(files: tuple[FileReading, ...]) -> Sha256:
     """A component's digest: SHA-256 over the length-prefixed (name, hex of the file's SHA-256) pairs in name order."""
-    parts = [part.encode("utf-8") for file in sorted(files, key=lambda file: file.name) for part in (file.name, file.sha256.hex)]
+    parts = [part.encode() for file in sorted(files, key=lambda file: file.name) for part in (file.name, file.sha256.hex)]
     return Sha256(hashlib.sha256(length_prefixed(*parts)).hexdigest())
 
 

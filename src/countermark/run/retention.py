@@ -174,7 +174,8 @@ def _of_chain(chain: Sequence[Held], keep: int, begun: Mapping[CheckpointIdentit
     """The admitted checkpoints of one computation, each with what becomes of it."""
     for at, held in enumerate(chain):
         place = len(chain) - at
-        attempt = begun.get(held.answer.identity) if isinstance(held.answer, AdmittedCheckpoint) else None
+        assert isinstance(held.answer, AdmittedCheckpoint)  # Of no other are chains made.
+        attempt = begun.get(held.answer.identity)
         if len(chain) == 1:
             yield held, OnlyAdmitted()
         elif place <= keep:
