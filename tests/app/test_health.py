@@ -1,6 +1,8 @@
 """Care for a store and the machine."""
 
 import importlib.util
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from countermark.app import health
 from countermark.app.health import doctor, store_check, store_init
 from countermark.store import StoreError
 from countermark.store.creation import LEDGER_FILE
+from tests.faults import planted, proven_by
 
 
 def test_a_store_is_made_once_and_checked(tmp_path: Path) -> None:
@@ -20,7 +23,7 @@ def test_a_store_is_made_once_and_checked(tmp_path: Path) -> None:
 
 def test_everything_is_well_here_and_what_is_not_says_what_mends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {one.name: one for one in doctor(tmp_path / "store")}
-    assert list(found) == ["machine", "process observation", "disk", "store", "torch", "transformers", "peft", "psycopg", "numpy", "trl"]
+    assert list(found) == ["machine", "process observation", "disk", "store", *(part for part, _, _ in health._PARTS)]
     assert all(one.ok == (one.remedy == "") for one in found.values())
     assert found["machine"].ok and found["process observation"].ok and found["store"].ok
     assert not (tmp_path / "store").exists(), "looking creates nothing"
@@ -32,3 +35,11 @@ def test_everything_is_well_here_and_what_is_not_says_what_mends_it(tmp_path: Pa
     wrong = {one.name: one for one in doctor(tmp_path / "store") if not one.ok}
     assert {"disk", "store", "peft"} <= set(wrong) and all(one.remedy for one in wrong.values())
     assert wrong["peft"].remedy == "pip install 'countermark[train]'"
+
+
+@proven_by(planted(health, "_PARTS", health._PARTS[:1]))
+def test_every_extra_that_a_user_can_want_is_asked_about() -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    brought = {extra: {re.split(r"[\[<>=]", each)[0] for each in those} for extra, those in project["optional-dependencies"].items()}
+    asked = {extra: {part for part, of, _ in health._PARTS if of == extra} for extra in brought.keys() - {"demo", "dev", "fuzz"}}
+    assert {extra: parts for extra, parts in asked.items() if not parts or parts - brought[extra]} == {}

@@ -116,6 +116,20 @@ def test_short_writes_are_gone_on_with(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == bytes(range(256))
 
 
+@pytest.mark.parametrize("write", [durable.write_new, durable.replace])
+def test_a_disk_that_takes_nothing_and_does_not_say_why_has_failed(tmp_path: Path, write: Callable[[Path, bytes], None]) -> None:
+    asked: list[int] = []
+
+    def nothing(descriptor: int, data: memoryview) -> int:
+        asked.append(len(data))
+        assert len(asked) == 1, "it is asked again, for ever"
+        return 0
+
+    with patch.object(durable.os, "write", nothing), pytest.raises(OSError, match="Input/output error"):
+        write(tmp_path / "a", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
 def no_sync() -> AbstractContextManager[object]:
     return planted(durable, "sync_folder", lambda path: None)()
 

@@ -53,9 +53,12 @@ _PARTS = (
     ("torch", "train", "training with countermark.train"),
     ("transformers", "train", "training with countermark.train"),
     ("peft", "train", "training with countermark.train"),
+    ("accelerate", "train", "training with countermark.train"),
     ("psycopg", "postgres", "a ledger in PostgreSQL"),
     ("numpy", "weights", "countermark weights diff"),
     ("trl", "trl", "recipes and trainers of TRL"),
+    ("lightning", "lightning", "training with Lightning"),
+    ("starlette", "server", "taking in events over HTTP"),
 )
 _FREE_BYTES_MIN = 1 << 30
 
