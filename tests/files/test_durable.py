@@ -130,6 +130,17 @@ def test_a_disk_that_takes_nothing_and_does_not_say_why_has_failed(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    """A controller writes for weeks."""
+    before = os.listdir("/proc/self/fd")
+    durable.write_new(tmp_path / "a", b"x")
+    durable.replace(tmp_path / "a", b"y")
+    durable.make_folder(tmp_path / "b" / "c")
+    with pytest.raises(FileExistsError):
+        durable.write_new(tmp_path / "a", b"x")
+    assert os.listdir("/proc/self/fd") == before
+
+
 def no_sync() -> AbstractContextManager[object]:
     return planted(durable, "sync_folder", lambda path: None)()
 

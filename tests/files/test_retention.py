@@ -148,6 +148,13 @@ def test_who_helps_with_a_deletion_makes_it_no_failure(clean: Path, at: int) -> 
     assert gone == ("step-4",) and os.listdir(clean) == ["step-6"]
 
 
+def test_the_step_is_what_is_read_and_else_what_the_name_says(clean: Path) -> None:
+    """One that vanished, one whose name says nothing, and one that was given another's name."""
+    (clean / "step-4").rename(clean / "step-9")
+    (clean / "step-6").rename(clean / "backup")
+    assert [judged(clean, name).step for name in ("step-4", "gone", "step-9", "backup")] == [4, 0, 4, 6]
+
+
 @proven_by(planted(retention, "_changed", lambda parent, one: False))
 @pytest.mark.parametrize("how", ["vanished", "written to", "torn"])
 def test_where_the_successor_changed_no_more_goes(clean: Path, how: str) -> None:
