@@ -2,10 +2,10 @@
 
 Rules kept here:
 
-1. The three rooms with a floor come first. What was decided is kept in ``mutants/``: broken off, it goes on where it was; a survivor that
+1. The rooms with a floor come first. What was decided is kept in ``mutants/``: broken off, it goes on where it was; a survivor that
    is not on the list is tried again each time; a function that changed is tried anew. ``FRESH=1`` begins from nothing.
 2. One mutant at a time: the machine stays usable.
-3. Exit 0: the floor is kept and every survivor of the three rooms is on the list. 1: it is not. 130: broken off.
+3. Exit 0: the floor is kept and every survivor of the rooms with one is on the list. 1: it is not. 130: broken off.
 """
 
 import contextlib
@@ -100,9 +100,9 @@ def _report() -> int:
             shown = f"{figures.percent:7.1f} %" if figures.undecided < figures.total else "       –"
             print(f"{label:40} {figures.total:8} {figures.died:6} {figures.judged:7} {figures.unjudged:9} {figures.undecided:10} {shown}")
     reasons = {each.change: each.why for each in judged}
-    print("\nSurvivors of the rooms with a floor:")
+    print("\nSurvivors:")
     for mutant in sorted(mutants, key=lambda each: each.change):
-        if mutant.died is False and room_of(mutant.change.file) in FLOORED:
+        if mutant.died is False:
             change = mutant.change
             print(f"\n{change.file} {change.function}  ({mutant.name})\n  - {change.out}\n  + {change.into}")
             print(f"  {reasons.get(change, 'NOT ON THE LIST')}")

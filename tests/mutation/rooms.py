@@ -4,8 +4,8 @@ Rules kept here:
 
 1. A mutant is named by what it changes (file, function, lines taken out, lines put in) and never by a running number: a list of survivors
    keeps its meaning when a function grows.
-2. Three rooms have a floor: ``FLOOR_PERCENT`` of their mutants die, and every survivor is on the list with its reason. The rest of the
-   heart is measured.
+2. The rooms of ``FLOORED`` have a floor: ``FLOOR_PERCENT`` of their mutants die, and every survivor is on the list with its reason. The
+   rest of the heart is measured.
 3. A mutant dies when a test fails, or when the tests no longer end. What no test reaches survives.
 4. An entry of the list that no surviving mutant has is an error: a reason that nothing needs any more is taken out.
 """
@@ -39,7 +39,7 @@ ROOMS: Final = {
     "weights": ("weights/*.py",),
     "values": ("values.py",),
 }
-FLOORED: Final = ("verdict", "claims", "key")
+FLOORED: Final = ("verdict", "claims", "key", "evidence", "run")
 _DIED: Final = ("killed", "timeout", "segfault")
 _UNDECIDED: Final = ("not checked", "check was interrupted by user")
 
