@@ -6,7 +6,7 @@ import resource
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -154,6 +154,35 @@ def test_what_is_told_names_what_where_and_what_to_do(tmp_path: Path) -> None:
     assert "optimizer.pt" in whats and "countermark.json" in whats and "No space left on device" in whats
     assert all("checkpoint prune" in said for said in told["write"])
     assert any("was published whole" in said for said in told["fsync"])
+
+
+def interrupts(*, after: bool) -> Fate:
+    """Ctrl-C, before the call or right after it."""
+
+    def fate(call: Callable[..., Any], name: str, given: tuple[Any, ...]) -> Any:
+        if after:
+            call()
+        raise KeyboardInterrupt
+
+    return fate
+
+
+@proven_by(in_place)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_interrupted_at_any_operation_only_a_whole_one_stays_and_nothing_is_left_beside_it(tmp_path: Path, after: bool) -> None:
+    source = checkpoint(tmp_path / "t")
+    told: set[tuple[str, ...]] = set()
+    for at in range(1, boundaries.count(lambda: publish(source, tmp_path / "clean")) + 1):
+        parent = tmp_path / f"p{at}"
+        with crossing(at, interrupts(after=after)) as found, suppress(KeyboardInterrupt):
+            publish(source, parent)
+        fate = tuple(fate_of(parent))
+        # The one moment in which the folder is there and nobody holds it yet.
+        empty = after and found.crossed[at - 1] == "mkdir" and fate == ("nothing",)
+        assert fate in {(), (WHOLE,)} or empty, (at, found.crossed[at - 1], fate)
+        told.add(fate)
+        assert goes_on(source, parent)
+    assert {(), (WHOLE,)} <= told
 
 
 @proven_by(planted(publishing, "write_all", lambda descriptor, data: os.write(descriptor, data)))
