@@ -142,7 +142,7 @@ def test_nothing_is_taken_away_while_another_decides(tiny: Tiny) -> None:
     assert publishing.retain(one) == ("step-2", "step-4", "step-6")
 
 
-@proven_by(planted(publishing, "_said", lambda take_away: take_away()))
+@proven_by(planted(publishing, "_let_go", lambda take_away: take_away()))
 def test_a_disk_that_lets_nothing_go_ends_no_training_and_is_heard(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,8 +49,8 @@ def publish_step(assignment: Assignment, source: Path, step: int, micro_batches:
     )
     if isinstance(published, Refused):
         raise refusal(f"the checkpoint of step {step}", published.defects)
-    _said(lambda: _take_copy_away(assignment, source))
-    _said(lambda: retain(assignment))
+    _let_go(lambda: _take_copy_away(assignment, source))
+    _let_go(lambda: retain(assignment))
     return published
 
 
@@ -63,7 +63,7 @@ def _take_copy_away(assignment: Assignment, source: Path) -> None:
         shutil.rmtree(source)
 
 
-def _said(take_away: Callable[[], object]) -> None:
+def _let_go(take_away: Callable[[], object]) -> None:
     """Take away what nobody needs any more; where the disk does not let it go, that is said."""
     try:
         take_away()
