@@ -312,12 +312,14 @@ def test_what_a_live_publisher_fills_is_left_alone(tmp_path: Path) -> None:
     parent = tmp_path / "p"
     (parent / ".tmp-step-2-0123456789abcdef").mkdir(parents=True)
     (parent / ".tmp-notes-0123456789abcdef").mkdir()
-    (parent / ".tmp-step-3-0123456789abcdef").symlink_to(tmp_path)
+    links = {f".{kind}-step-3-0123456789abcdef" for kind in ("tmp", "gone")}
+    for link in links:
+        (parent / link).symlink_to(tmp_path)
     with leftovers.filled(parent, "step-8") as filling:
         (filling / "file").write_bytes(b"x")
         assert isinstance(publish(checkpoint(tmp_path / "t"), parent), PublishedCheckpoint)
         assert filling.is_dir() and (filling / "file").is_file()
         names = {path.name for path in parent.iterdir()}
-    assert names == {"step-4", filling.name, ".tmp-notes-0123456789abcdef", ".tmp-step-3-0123456789abcdef"}
+    assert names == {"step-4", filling.name, ".tmp-notes-0123456789abcdef", *links}
     listed = list_checkpoints(parent)
     assert isinstance(listed, CheckpointListing) and listed.checkpoints == ((4, "step-4"),)
