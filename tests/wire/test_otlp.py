@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from countermark.sessions.edits import FIELDS
-from countermark.sessions.events import Batch, Event, EventUnreadable, span_event_id
+from countermark.sessions.events import Batch, BatchTooLong, Event, EventUnreadable, span_event_id
 from countermark.values import NonEmpty, Refused
 from countermark.wire import otlp_json, otlp_protobuf, otlp_records
 from countermark.wire.events import batch_of_json, spelled_payload
@@ -440,6 +440,14 @@ def test_a_body_that_is_no_request_is_unreadable() -> None:
 def test_an_empty_request_holds_nothing(signal: Signal) -> None:
     for encoding, body in (("protobuf", b""), ("json", b"{}")):
         assert batch_of(signal, encoding, body, NOW_NS) == Batch((), ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_request_with_more_items_than_are_taken_is_not_read(encoding: Encoding) -> None:
+    document = request("traces", [span(spanId=f"{number:016x}") for number in range(1, 4)])
+    body = json_of(document) if encoding == "json" else protobuf_of("traces", document)
+    assert batch_of("traces", encoding, body, NOW_NS, items_max=2) == BatchTooLong(2)
+    assert batch_of("traces", encoding, body, NOW_NS, items_max=3) == read("traces", document)
 
 
 # ---------------------------------------------------------------------------------------------------------- the answer

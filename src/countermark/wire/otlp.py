@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias, cast
 
-from countermark.sessions.events import Batch, Event, EventDefect, EventRefused, EventUnreadable
+from countermark.sessions.events import Batch, BatchTooLong, Event, EventDefect, EventRefused, EventUnreadable
 from countermark.values import Refused
 from countermark.wire import otlp_json, otlp_protobuf
 from countermark.wire.events import read_json
@@ -30,14 +30,18 @@ _KEYS: Final[Mapping[str, str]] = {"resourceSpans": "traces", "resourceLogs": "l
 _ID_SHOWN_MAX: Final = 100
 
 
-def batch_of(signal: Signal, encoding: Encoding, body: bytes, received_ns: int) -> Batch | EventUnreadable:
-    """The events of an OTLP request; unreadable as a whole where it is no such request."""
+def batch_of(
+    signal: Signal, encoding: Encoding, body: bytes, received_ns: int, items_max: int | None = None
+) -> Batch | EventUnreadable | BatchTooLong:
+    """The events of an OTLP request; unreadable as a whole where it is no such request, or has more than ``items_max`` items."""
     found = _of_json(signal, body) if encoding == "json" else _of_protobuf(signal, body)
     if isinstance(found, EventUnreadable):
         return found
     events: list[tuple[int, Event]] = []
     refused: list[EventRefused] = []
     for index, record in enumerate(found):
+        if items_max is not None and index == items_max:
+            return BatchTooLong(items_max)
         if isinstance(record, Refused):
             refused.append(EventRefused(index, "", record.defects))
             continue

@@ -1,0 +1,58 @@
+"""Our own tokens in what came from outside: none is stored, answered or logged.
+
+Rules kept here:
+
+1. A token is known by its form, whoever made it, and by being the one that the request brings. It is replaced wherever it stands: in
+   payloads, their keys, ids and names.
+2. An event without one is the same object.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from countermark.server.tokens import PREFIX
+from countermark.sessions.canonical import spelled_json
+from countermark.sessions.events import Event
+from countermark.sessions.secrets import redacted, standing_for
+from countermark.values import Refused
+
+_OWN: Final = re.compile(PREFIX + r"[A-Za-z0-9_-]{20,200}", re.ASCII)
+_TEXTS: Final = ("id", "session", "source", "name")
+
+
+def without_tokens(text: str, named: Sequence[str] = ()) -> str:
+    """A text without tokens of ours, and without those that are ``named``."""
+    for token in named:
+        if token in text:
+            text = text.replace(token, standing_for("token"))
+    return _OWN.sub(standing_for("token"), text) if PREFIX in text else text
+
+
+def event_without_tokens(event: Event, named: Sequence[str] = ()) -> Event:
+    """An event without tokens of ours; the places at which one was are told with what was replaced to be kept."""
+    if not any(_holds(text, named) for text in (event.payload.text, *(getattr(event, key) or "" for key in _TEXTS))):
+        return event
+    texts = {key: without_tokens(text, named) for key in _TEXTS if (text := getattr(event, key))}
+    places = [key for key, text in texts.items() if text != getattr(event, key)]
+    tokens = sorted({*named, *_OWN.findall(event.payload.text)}, key=len, reverse=True)
+    kept = redacted(event.payload.value, "payload", tokens)
+    spelling = spelled_json(kept.value, "payload")
+    assert not isinstance(spelling, Refused), "what was spelled has a spelling without its tokens as well"
+    # What was replaced before is told by places that may name a token themselves.
+    before = [without_tokens(place, named) for place in event.payload.sanitized]
+    payload = replace(spelling, sanitized=tuple(dict.fromkeys((*before, *kept.places, *spelling.sanitized))))
+    return replace(
+        event,
+        id=texts["id"],
+        session=texts.get("session"),
+        source=texts.get("source"),
+        name=texts.get("name", ""),
+        payload=payload,
+        sanitized=(*event.sanitized, *places),
+    )
+
+
+def _holds(text: str, named: Sequence[str]) -> bool:
+    return PREFIX in text or any(token in text for token in named)
