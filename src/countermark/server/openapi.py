@@ -64,7 +64,6 @@ def _schemas() -> Mapping[str, Schema]:
         "Event": {
             "type": "object",
             "properties": {**{key: {"description": doc} for key, doc in KEYS.items()}, "type": {"enum": list(EVENT_TYPES)}},
-            | {"type": {"enum": list(EVENT_TYPES)}, "payload": {"type": "object"}},
             "required": ["type", "payload"],
             "additionalProperties": False,
         },
