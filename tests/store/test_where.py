@@ -4,10 +4,11 @@ The tables are made here, and hostile: every cell may be NULL, and texts have co
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Double,
+    Index,
     Integer,
     MetaData,
     Table,
@@ -28,19 +30,22 @@ from sqlalchemy import (
     literal,
     select,
 )
+from sqlalchemy.exc import DBAPIError
 
 from countermark.sessions.filters import binding
 from countermark.sessions.filters.binding import read_where
 from countermark.sessions.filters.condition import Is, Where
-from countermark.sessions.filters.keys import IDS, KEYS, PADDED_DIGITS, Count, Flag, Members, Padded, Subject, Time, Words, keys_of
+from countermark.sessions.filters.keys import IDS, KEYS, PADDED_DIGITS, Count, Flag, Key, Members, Padded, Subject, Time, Words, keys_of
 from countermark.sessions.filters.keys import Double as DoubleColumn
-from countermark.sessions.filters.tree import Filter, Sign, spell
+from countermark.sessions.filters.tree import Compare, Filter, Name, Sign, spell
+from countermark.sessions.filters.tree import Text as Quoted
+from countermark.store import ledger
 from countermark.store import where as compiler
 from countermark.store.rows import to_json
-from countermark.store.where import DIALECTS, JSON_WORD, condition, json_word
+from countermark.store.where import DIALECTS, JSON_WORD, clickhouse, condition, json_word
 from tests.faults import planted, proven_by
 from tests.postgres import Cluster
-from tests.sessions.filters.oracle import Row, every_comparison, filters, holds, population, rows, unit_of
+from tests.sessions.filters.oracle import Row, comparisons_of, every_comparison, filters, holds, population, rows, unit_of
 
 #: Whatever a database does to a text by this collation is wrong.
 _HOSTILE: Final = {"sqlite": "NOCASE", "postgresql": "en-x-icu"}
@@ -76,6 +81,7 @@ class Database:
         metadata = MetaData()
         self.tables = tables(self.dialect, metadata)
         metadata.create_all(connection)
+        connection.commit()
 
     def holds(self, subject: Subject, population: list[Row]) -> None:
         """Have these rows in it, and nothing else."""
@@ -208,3 +214,92 @@ def test_a_filter_over_runs_gives_the_same_rows_everywhere(
     databases: tuple[Database, ...], population: list[Row], asked: list[Filter]
 ) -> None:
     _agree(databases, "runs", population, asked)
+
+
+#: What rows may hold for a name, and what a filter reads: what is no text of a database, or no name of ours, reads as ''.
+_NAMES: Final = {
+    '"plain"': "plain",
+    r'"\u00e9 \ud83d\udc11 \\u0000 \n\t\"\\ \u007f"': 'é 🐑 \\u0000 \n\t"\\ \x7f',
+    r'"a\u0000"': "",
+    r'"\\\u0000"': "",
+    r'"\udcff"': "",
+    r'"\udc11\ud83d"': "",
+    r'"\ud83d\ud83d\udc11"': "",
+    '"raw é"': "",
+    '"raw \n"': "",
+    '"open': "",
+    '["a"]': "",
+    "7": "",
+    "": "",
+}
+
+
+@proven_by(planted(compiler, "_WORD", '".*"'), planted(compiler, "_IS_WORD", re.compile('"[a-z]*"')))
+def test_a_name_that_no_database_can_keep_is_empty_and_hides_no_other(databases: tuple[Database, ...]) -> None:
+    for database in databases:
+        database.holds("runs", [])
+        for at, cell in enumerate(_NAMES):
+            database.connection.execute(insert(database.tables["runs"]), {"run_id": str(at), "recipe_name": cell})
+        asked = [_read(spell(Compare(Name("recipe"), "=", Quoted(name))), "runs") for name in _NAMES.values()]
+        try:
+            found = database.found("runs", asked)
+        except DBAPIError as error:
+            database.connection.rollback()
+            pytest.fail(str(error.orig))
+        wanted = [{str(at) for at, told in enumerate(_NAMES.values()) if told == name} for name in _NAMES.values()]
+        assert found == wanted, database.dialect
+
+
+def test_stray_bytes_in_a_name_end_no_query() -> None:
+    assert (json_word(b'"\xff"'), json_word(None), json_word(7)) == ("", "", "")
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{key.subject}.{key.name}")
+def test_every_key_compiles_for_every_database_with_its_values_bound(key: Key) -> None:
+    for tree in comparisons_of(key, 1):
+        where = _read(spell(tree), key.subject)
+        table = compiler.runs if key.subject == "runs" else tables("sqlite", MetaData())[key.subject]
+        for name in DIALECTS:
+            text = str(condition(where, table, name).compile(compile_kwargs={"render_postcompile": True}))
+            assert "'" not in text.replace("'{}'", ""), text
+        text, values = clickhouse(where, table)
+        assert set(re.findall(r"\{(\w+):(?:String|Int64|Float64)\}", text)) == set(values)
+        assert "'" not in text and ":" not in re.sub(r"\{\w+:(String|Int64|Float64)\}", "", text)
+
+
+def test_clickhouse_is_asked_with_the_types_of_what_is_bound() -> None:
+    asked = "events > 5 AND cost > 0.5 AND source LIKE 'a\\%%' AND tag != 'x' AND checkpoint.after IN ('a', 'b')"
+    text, values = clickhouse(_read(asked, "sessions"), tables("sqlite", MetaData())["sessions"])
+    assert " ".join(text.split()) == (
+        "sessions.events > {param_1:Int64} AND sessions.cost > {param_2:Float64} AND sessions.source LIKE {param_3:String} "
+        "AND (sessions.session_id NOT IN (SELECT session_tags.session_id FROM session_tags WHERE session_tags.tag = {param_4:String})) "
+        "AND sessions.session_id IN (SELECT session_checkpoints.session_id FROM session_checkpoints "
+        "WHERE session_checkpoints.side = {param_5:String} AND session_checkpoints.digest IN ({param_6:String}, {param_7:String}))"
+    )
+    assert values == {"param_1": 5, "param_2": 0.5, "param_3": "a\\%%", "param_4": "x", "param_5": "after", "param_6": "a", "param_7": "b"}
+
+
+def test_an_index_on_a_column_is_used(databases: tuple[Database, ...]) -> None:
+    """Where bytes are compared anyway, comparing bytes costs no index; and a range is not hidden by what NULL would mean."""
+    for database in databases:
+        collation = DIALECTS[database.dialect].collation
+        metadata = MetaData()
+        kept = Table(
+            "sessions_kept", metadata, Column("session_id", Text(collation=collation)), Column("source", Text(collation=collation))
+        )
+        kept.append_column(Column("weight_edits", BigInteger))
+        Index("by_source", kept.c.source), Index("by_edits", kept.c.weight_edits)
+        metadata.create_all(database.connection)
+        if database.dialect == "postgresql":
+            database.connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        explain = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
+        for asked, index in (("source = 'a'", "by_source"), ("source > 'a'", "by_source"), ("weights.edits > 5", "by_edits")):
+            query = select(kept.c.session_id).where(condition(_read(asked, "sessions"), kept, database.dialect))
+            compiled = query.compile(database.connection, compile_kwargs={"literal_binds": True})
+            plan = database.connection.exec_driver_sql(explain + str(compiled)).fetchall()
+            assert index in str(plan), plan
+
+
+def test_a_filter_is_asked_of_its_own_subject_only() -> None:
+    with pytest.raises(ValueError, match="a filter over sessions says nothing of runs"):
+        ledger.chosen(cast("Any", None), _read("events > 5", "sessions"))

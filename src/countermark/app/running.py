@@ -26,6 +26,7 @@ from countermark.observe.processes import Alive, Settling, read_process
 from countermark.recipe import Requirements, Resolution, WorkKey
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
 from countermark.run.records import Attached, Recorded, RowUnreadable, RunContext, RunListed, RunRecord, StoredVerdict, SweepDamaged
+from countermark.sessions.filters.binding import FilterDefect, read_where
 from countermark.values import NonEmpty, Principal, Refused, Request, shown
 from countermark.verdict.kinds import (
     ARMS,
@@ -299,6 +300,15 @@ def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
     """The run's last sweep as it was stored; None when nobody looked yet."""
     kept = kept_sweep(ports, run_id)
     return kept.sweep if isinstance(kept, KeptSweep) else kept
+
+
+def list_runs(ports: Ports, where: str | None = None) -> tuple[RunListed, ...] | Refused[FilterDefect]:
+    """The runs for which a filter holds, those that were recorded last first."""
+    chosen = None if where is None else read_where(where, "runs")
+    if isinstance(chosen, Refused):
+        return chosen
+    found = ports.store.list_runs() if chosen is None else ports.store.runs_where(chosen)
+    return tuple(reversed(found))
 
 
 @final

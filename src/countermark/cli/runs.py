@@ -1,18 +1,31 @@
 """``countermark runs``: what the store holds."""
 
-from countermark.cli.answers import Answer, Lines, Table
+from typing import Annotated
+
+import typer
+
+from countermark.cli.answers import Answer, Lines, Table, refused
 from countermark.cli.options import JsonOption, StoreOption
+from countermark.values import Refused
+
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="FILTER", help="Only those for which this holds, as in: closed = false AND recipe LIKE 'a%'"),
+]
 
 
-def runs(store: StoreOption = None, as_json: JsonOption = False) -> Answer:
+def runs(where: WhereOption = None, store: StoreOption = None, as_json: JsonOption = False) -> Answer:
     """List the runs of the store, newest first."""
+    from countermark.app.running import list_runs
     from countermark.cli.context import settings
     from countermark.cli.running import opened
     from countermark.lines.runs import RUN_COLUMNS, run_document, run_row
 
     chosen = settings(store_url=store)
     with opened(chosen) as ports:
-        found = tuple(reversed(ports.store.list_runs()))
-    empty = (Lines(("no run is recorded yet: countermark run RECIPE -- COMMAND",)),)
-    blocks = (Table(RUN_COLUMNS, tuple(map(run_row, found))),) if found else empty
+        found = list_runs(ports, where)
+    if isinstance(found, Refused):
+        return refused(tuple(found.defects))
+    empty = "no run is recorded yet: countermark run RECIPE -- COMMAND" if where is None else "no run"
+    blocks = (Table(RUN_COLUMNS, tuple(map(run_row, found))),) if found else (Lines((empty,)),)
     return Answer({"runs": [run_document(each) for each in found]}, blocks, warnings=chosen.warnings)

@@ -77,6 +77,7 @@ from countermark.run.records import (
     SweepUnknown,
     bounded,
 )
+from countermark.sessions.filters.condition import Where
 from countermark.store import agenda, ledger, rows, sweeps
 from countermark.store.interface import Finding, LoadDefect
 from countermark.store.material import Material
@@ -146,6 +147,10 @@ class SqlStore(ABC):
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]:
         """One snapshot of the ledger."""
+
+    @abstractmethod
+    def _searching(self) -> AbstractContextManager[Connection]:
+        """A snapshot of the ledger, with the tables of the observations beside its own."""
 
     @abstractmethod
     def _writing(self, run_id: str) -> AbstractContextManager[Held]:
@@ -231,6 +236,10 @@ class SqlStore(ABC):
     def list_runs(self, open_only: bool = False) -> tuple[RunListed, ...]:
         with self._reading() as connection:
             return ledger.on_agenda(connection) if open_only else ledger.summaries(connection)
+
+    def runs_where(self, where: Where) -> tuple[RunListed, ...]:
+        with self._searching() as connection:
+            return ledger.chosen(connection, where)
 
     def find_runs(self, prefix: str) -> tuple[RunListed, ...]:
         if not rows.is_askable(prefix):

@@ -49,6 +49,7 @@ from countermark.run.records import (
     SweepIdTaken,
     SweepUnknown,
 )
+from countermark.sessions.filters.condition import Where
 from countermark.values import Refused
 
 LoadDefect = RunUnknown | RowDefect
@@ -85,6 +86,10 @@ class Store(Protocol):
         """The runs, oldest record first; ``open_only`` gives those on the agenda: every run but those whose latest verdict is closed and
         still at their version. (A process that ended between a closing verdict and the agenda leaves an entry: one more look, never a lost
         run.)"""
+        ...
+
+    def runs_where(self, where: Where) -> tuple[RunListed, ...]:
+        """The runs for which a filter over runs holds, oldest record first."""
         ...
 
     def find_runs(self, prefix: str) -> tuple[RunListed, ...]:

@@ -44,6 +44,7 @@ from countermark.run.records import (
     RunUnknown,
     SlotRowMismatch,
 )
+from countermark.sessions.filters.condition import Where
 from countermark.store import rows
 from countermark.store.control_rows import ALL, ControlRows, control_rows
 from countermark.store.material import Followed, derive
@@ -61,6 +62,7 @@ from countermark.store.schema import (
     runs,
 )
 from countermark.store.statements import Statement, leniently, undecodable
+from countermark.store.where import condition
 from countermark.values import NonEmpty, Refused
 
 T = TypeVar("T")
@@ -243,6 +245,13 @@ def summaries(connection: Connection, prefix: str = "") -> tuple[RunListed, ...]
 def on_agenda(connection: Connection) -> tuple[RunListed, ...]:
     """The runs that may be open, by time of creation."""
     return _summaries(connection, _ON_AGENDA)
+
+
+def chosen(connection: Connection, where: Where) -> tuple[RunListed, ...]:
+    """The runs for which a filter holds, by time of creation; the connection reads the observations as well."""
+    if where.subject != "runs":
+        raise ValueError(f"a filter over {where.subject} says nothing of runs")
+    return _summaries(connection, _lines(condition(where, runs, connection.dialect.name)))
 
 
 def named(connection: Connection, run_ids: Sequence[str]) -> tuple[RunListed, ...]:

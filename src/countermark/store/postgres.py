@@ -377,6 +377,9 @@ class PostgresStore(PostgresDatabase, SqlStore):
     def _observed(self) -> AbstractContextManager[Connection]:
         return self._reading()
 
+    def _searching(self) -> AbstractContextManager[Connection]:
+        return self._reading()
+
     @contextmanager
     def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
         """The run is held, so that the order of its sweeps is the order of their commits."""

@@ -46,6 +46,7 @@ from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEM
 from countermark.store.sqlite_errors import translated, translation
 from countermark.store.ticket import TicketTimeout, open_ticket, ticket
 from countermark.store.transaction import Transaction
+from countermark.store.where import JSON_WORD, json_word
 
 #: How long a writer waits for its turn, in seconds.
 WAIT_S: Final = 20.0
@@ -54,7 +55,8 @@ _HEADER: Final = b"SQLite format 3\0"
 
 @final
 class SqliteFile:
-    """One SQLite file, opened and known to be ours, of one version (None: whoever opens it looks)."""
+    """One SQLite file, opened and known to be ours, of one version (None: whoever opens it looks). With it can be read what lies in the
+    file ``beside``, if one is named."""
 
     def __init__(
         self,
@@ -63,8 +65,10 @@ class SqliteFile:
         wait_s: float,
         version: int | None = SCHEMA_VERSION,
         settings: tuple[str, ...] = (),
+        beside: Path | None = None,
     ) -> None:
         self.path = path
+        self._beside = beside
         self._version = version
         self._settings = ("foreign_keys=ON", "recursive_triggers=ON", "trusted_schema=OFF", f"synchronous={synchronous}", *settings)
         self._where = str(path)
@@ -83,10 +87,12 @@ class SqliteFile:
 
     def _connect(self) -> sqlite3.Connection:
         """``mode=rw``: a file that is gone is an error, never a new empty one."""
-        place = f"file:{quote(os.fsencode(self.path))}?mode=rw"
-        connection = sqlite3.connect(place, uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(_place(self.path), uri=True, timeout=self.wait_s, isolation_level=None, check_same_thread=False)
         for setting in self._settings:
             connection.execute(f"PRAGMA {setting}")
+        if self._beside is not None:
+            connection.execute("ATTACH ? AS beside", (_place(self._beside),))
+        connection.create_function(JSON_WORD, 1, json_word, deterministic=True)
         return connection
 
     def _recognize(self) -> None:
@@ -189,6 +195,10 @@ class _Transaction(Transaction):
             self.connection.invalidate()
             self.connection.close()
             raise
+
+
+def _place(path: Path) -> str:
+    return f"file:{quote(os.fsencode(path))}?mode=rw"
 
 
 def regular_file(path: Path) -> os.stat_result:
@@ -295,6 +305,17 @@ class SqliteStore(SqlStore):
     def _reading(self) -> AbstractContextManager[Connection]:
         self._own()
         return self._ledger.transaction("BEGIN")
+
+    @contextmanager
+    def _searching(self) -> Generator[Connection, None, None]:
+        """A connection of its own: a writer that begins on one with both files would lock both."""
+        self._own()
+        both = SqliteFile(self._ledger.path, "FULL", self._wait_s, beside=self._observations.path)
+        try:
+            with both.transaction("BEGIN") as connection:
+                yield connection
+        finally:
+            both.close()
 
     @contextmanager
     def _writing(self, run_id: str) -> Generator[Held, None, None]:

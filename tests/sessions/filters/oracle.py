@@ -232,13 +232,13 @@ def every_comparison(subject: Subject) -> list[Filter]:
     seen: set[str] = set()
     for key in keys_of(subject).values():
         shape = repr(replace(key.column, column=""))
-        asked += _comparisons_of(key, 9 if shape in seen else 1)
+        asked += comparisons_of(key, 9 if shape in seen else 1)
         seen.add(shape)
     return [Not(tree) if at % 2 else tree for at, tree in enumerate(asked)]
 
 
-def _comparisons_of(key: Key, step: int) -> Iterator[Filter]:
-    """Values take turns: each is compared by some operator, and each operator with some of all kinds."""
+def comparisons_of(key: Key, step: int) -> Iterator[Filter]:
+    """A key by each comparison; values take turns: each is compared by some operator, and each operator with some of all kinds."""
     name, samples = Name(key.name), _compared(key)
     for at, operator in enumerate(OPERATORS[key.type]):
         some = samples[at % 3 :: 3 * step] or samples[:1]
