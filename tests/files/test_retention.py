@@ -187,6 +187,19 @@ def test_one_decides_at_a_time(tmp_path: Path) -> None:
         assert again
 
 
+def test_no_folder_stays_held_by_who_looked(tmp_path: Path) -> None:
+    """At one that is filled, at one that the dead left, and at one that was replaced meanwhile."""
+    before = os.listdir("/proc/self/fd")
+    (tmp_path / ".tmp-step-2-0123456789abcdef").mkdir()
+    with filled(tmp_path, "step-4") as filling:
+        with alone_in(filling) as alone:
+            assert not alone
+        assert [left.of for left in clear(tmp_path, lambda name: True)] == ["step-2"]
+    with patch.object(leftovers, "_is", lambda folder, descriptor: False), alone_in(tmp_path) as replaced:
+        assert not replaced
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_where_nobody_can_tell_it_is_left_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system that other machines share, and on one without locks."""
     (tmp_path / ".tmp-step-2-0123456789abcdef").mkdir()
