@@ -242,6 +242,19 @@ def test_a_copy_outside_of_any_attempt_is_judged_by_what_it_says(here: Path, cal
 
 
 @proven_by(planted(prune, "_ledger_beside", lambda own, folder, url: (folder, url)))
+def test_a_database_is_asked_unless_the_attempt_lies_with_a_ledger_that_the_settings_do_not_name(here: Path) -> None:
+    own, other, url = here / "own", here / "other", "postgresql://db"
+    for folder in (own, other):
+        folder.mkdir()
+    (here / "link").symlink_to(own)
+    assert prune._ledger_beside(own, own, url) == prune._ledger_beside(own, here / "link", url) == (own, url)
+    assert prune._ledger_beside(own, other, url) == (own, url)
+    (own / "ledger.sqlite").touch()
+    assert prune._ledger_beside(own, other, url) == (own, None)
+    assert prune._ledger_beside(own, here / "link", url) == (own, url)
+
+
+@proven_by(planted(prune, "_ledger_beside", lambda own, folder, url: (folder, url)))
 def test_from_anywhere_an_attempts_own_ledger_is_asked(
     here: Path, call: Caller, resumed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
