@@ -67,20 +67,23 @@ def take(store: SessionStore, batch: Batch) -> Taken:
 
 
 def _items(events: Sequence[tuple[int, Event]], found: Ingested) -> tuple[Item, ...]:
-    """Of several events of one id in a batch, the first is the one that was stored, if one was."""
-    stored, conflicts = set(found.stored), Counter(found.conflicts)
+    """The store tells what became of ids: which event of several with one id was which follows from what each says."""
+    stored, duplicates, conflicts = set(found.stored), Counter(found.duplicates), set(found.conflicts)
+    kept: dict[str, str] = {}
+    for _, event in events:
+        if event.id in stored:
+            kept.setdefault(event.id, event.payload.text)
+    # Where another was kept before, it says what as many events of this batch say as are duplicates.
+    said = Counter((event.id, event.payload.text) for _, event in events if event.id in conflicts)
+    for (event_id, text), count in said.items():
+        if count == duplicates[event_id]:
+            kept.setdefault(event_id, text)
     items: list[Item] = []
-    first: dict[str, str] = {}
     for index, event in events:
-        outcome: Outcome = "duplicate"
+        outcome: Outcome = "conflict" if event.id in conflicts and kept.get(event.id) != event.payload.text else "duplicate"
         if event.id in stored:
             stored.discard(event.id)
             outcome = "stored"
-        elif conflicts[event.id] and first.get(event.id) != event.payload.text:
-            conflicts[event.id] -= 1
-            outcome = "conflict"
-        if outcome == "stored":
-            first[event.id] = event.payload.text
         items.append(Item(index, event.id, outcome))
     return tuple(items)
 

@@ -144,6 +144,12 @@ def _protocol(head_seconds_max: int) -> type[H11Protocol]:
             if self._busy():
                 self._forget_head()
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            # The beginning of a further request may have come with the one before.
+            if not self._busy() and self.conn.trailing_data[0]:
+                self._await_head()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._forget_head()
             super().connection_lost(exc)
