@@ -39,7 +39,7 @@ from tests.faults import planted, proven_by
 from tests.files.layouts import dcps
 from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects
 from tests.files.layouts.lightnings import checkpoint, loops, optimizer, scheduler, values
-from tests.files.torchfiles import Global, Tensor, archive, pickled, torch_file, zeros
+from tests.files.torchfiles import Global, Tensor, archive, pickled, scalar, torch_file, zeros
 from tests.recipe.examples import clean_manifest
 
 
@@ -245,12 +245,32 @@ def test_a_scheduler_that_is_stepped_each_epoch_tells_no_step(tmp_path: Path) ->
     assert found.steps == () and defects(tmp_path / "epoch=0-step=4.ckpt") == Counter()
 
 
-def test_a_gradient_scaler_lets_the_optimizer_lag_with_the_scheduler_and_is_a_part_of_it(tmp_path: Path) -> None:
-    scaled = checkpoint(tmp_path, optimizer_states=[optimizer(3)], **LAGGING, MixedPrecision={"scale": 65536.0})
+def mixed(*steps: float) -> dict[str, Any]:
+    """An optimizer whose tensors took these numbers of steps."""
+    state = optimizer()
+    for kept, step in zip(state["state"].values(), steps, strict=True):
+        kept["step"] = scalar(step)
+    return state
+
+
+def test_of_several_optimizers_each_took_one_number_of_steps(tmp_path: Path) -> None:
+    """Their steps add up only then: two at once are both named."""
+    path = checkpoint(tmp_path, optimizer_states=[mixed(3, 2), optimizer(1), mixed(0, 1)])
+    took = "its tensors took different numbers of steps"
+    whys = tuple(f"optimizer_states[{at}]: {took}: {steps}" for at, steps in ((0, "2, 3"), (2, "0, 1")))
+    assert defects(path) == incomplete(*unread(OPTIMIZER, *whys))
+
+
+@pytest.mark.parametrize("plugin", lightning.SCALERS)
+@proven_by(planted(lightning, "SCALERS", ("another",)))
+def test_a_gradient_scaler_lets_the_optimizer_lag_behind_the_scheduler_and_is_a_part_of_it(tmp_path: Path, plugin: str) -> None:
+    scaled = checkpoint(tmp_path, optimizer_states=[optimizer(3)], **{plugin: {"scale": 65536.0}})
     readback = read_checkpoint(scaled)
     assert isinstance(readback, CheckpointReadback) and readback.scaled
     assert isinstance(found := readback.components[OPTIMIZER], ComponentRead)
-    assert [file.name for file in found.files] == ["MixedPrecision", "optimizer_states"]
+    assert [file.name for file in found.files] == [plugin, "optimizer_states"] and defects(scaled) == Counter()
+    ahead = checkpoint(tmp_path / "ahead", optimizer_states=[optimizer(5)], **{plugin: {"scale": 65536.0}})
+    assert defects(ahead) == incomplete(ComponentStepMismatch(OPTIMIZER, 5))
 
 
 #: Batches that were taken, those of the epoch that runs, epochs that ended, whether this was the last batch of one; what is said of it.

@@ -38,8 +38,8 @@ def keeps_generators() -> Any:
     return Generators()
 
 
-def small() -> Any:
-    """A module of one layer."""
+def small(overflowing: int | None = None) -> Any:
+    """A module of one layer; the gradients of this micro batch are no numbers."""
     from lightning.pytorch import LightningModule
 
     class Small(LightningModule):  # type: ignore[misc]
@@ -48,7 +48,7 @@ def small() -> Any:
             self.body = torch.nn.Linear(4, 3)
 
         def training_step(self, batch: Any, at: int) -> Any:
-            return self.body(batch[0]).pow(2).mean()
+            return self.body(batch[0]).pow(2).mean() * (float("nan") if at == overflowing else 1.0)
 
         def configure_optimizers(self) -> Any:
             optimizer = torch.optim.AdamW(self.parameters(), lr=0.0002, weight_decay=0.0)
@@ -60,7 +60,7 @@ def small() -> Any:
     return Small()
 
 
-def trained(at: Path, *callbacks: Any, resume: Path | None = None) -> Path:
+def trained(at: Path, *callbacks: Any, resume: Path | None = None, plugins: Any = None, overflowing: int | None = None) -> Path:
     """The folder of a run of eight steps of two micro batches, saved at every fourth."""
     from lightning.pytorch import Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
@@ -69,9 +69,9 @@ def trained(at: Path, *callbacks: Any, resume: Path | None = None) -> Path:
     saving = ModelCheckpoint(at, every_n_train_steps=4, save_top_k=-1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu", "plugins": plugins}
         trainer = Trainer(max_steps=8, accumulate_grad_batches=2, callbacks=[saving, *callbacks], default_root_dir=at, **quiet)
-        trainer.fit(small(), torch.utils.data.DataLoader(rows, batch_size=2), ckpt_path=resume, weights_only=False)
+        trainer.fit(small(overflowing), torch.utils.data.DataLoader(rows, batch_size=2), ckpt_path=resume, weights_only=False)
     return at
 
 
@@ -98,3 +98,16 @@ def test_with_the_generators_kept_it_is_admitted_and_going_on_within_an_epoch_sh
     again = trained(tmp_path / "again", keeps_generators(), resume=first) / first.name
     answer = admit_checkpoint(read(again), manifest, frozenset())
     assert isinstance(answer, Refused) and set(answer.defects) == {DataPositionMismatch(8, 9)}
+
+
+def test_a_step_that_a_gradient_scaler_skipped_is_the_optimizers_alone(tmp_path: Path) -> None:
+    """Lightning counts it, and steps its scheduler."""
+    from lightning.pytorch.plugins.precision import MixedPrecision
+
+    scaling = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=1.0))
+    folder = trained(tmp_path, keeps_generators(), plugins=scaling, overflowing=2)
+    readback = read(folder / "epoch=0-step=4.ckpt")
+    state = torch.load(folder / "epoch=0-step=4.ckpt", weights_only=False)
+    assert {int(kept["step"]) for kept in state["optimizer_states"][0]["state"].values()} == {3}
+    assert state["lr_schedulers"][0]["last_epoch"] == 4 and readback.scaled
+    assert isinstance(admit_checkpoint(readback, clean_manifest(weight_decay="0"), frozenset()), AdmittedCheckpoint)

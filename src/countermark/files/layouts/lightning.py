@@ -8,7 +8,9 @@ Rules kept here:
 3. Lightning keeps no state of the random generators by itself. Where a callback put one in (under ``rng_state``), that one is read; else it
    is missing, and a note says so.
 4. A step is an optimizer's: the steps of several optimizers add up to ``global_step``. A scheduler may be stepped each epoch, so its count
-   is held against the trainer's own count of scheduler steps, and tells a step only where it was stepped with each.
+   is held against the trainer's own count of scheduler steps, and tells a step only where it was stepped with each. Where gradients are
+   scaled, an optimizer took fewer steps than are counted, and its scheduler was stepped all the same: they tell a step only where they
+   are not fewer. It is one file, so that they are of one step.
 5. ``Atomic`` is said of a whole file. Lightning writes it elsewhere and moves it into place; where that is a copy, the archive's directory
    is what is written last, so that no proper beginning of the file has one.
 """
@@ -36,8 +38,8 @@ OPTIMIZERS: Final = "optimizer_states"
 SCHEDULERS: Final = "lr_schedulers"
 GENERATORS: Final = "rng_state"
 LOOPS: Final = "loops"
-#: The class of the plugin that scales gradients, under which its state lies.
-SCALER: Final = "MixedPrecision"
+#: The classes of the plugins that scale gradients, under which their states lie.
+SCALERS: Final = ("MixedPrecision", "FSDPPrecision")
 SUFFIX: Final = ".ckpt"
 
 #: Which component each value at the top belongs to. The states of data modules and callbacks lie under names of their own, and say where
@@ -50,7 +52,7 @@ _BELONGS: Final[Mapping[str, Component]] = MappingProxyType(
         "hparams_name": Component.MODEL_WEIGHTS,
         "hparams_type": Component.MODEL_WEIGHTS,
         OPTIMIZERS: Component.OPTIMIZER_STATE,
-        SCALER: Component.OPTIMIZER_STATE,
+        **dict.fromkeys(SCALERS, Component.OPTIMIZER_STATE),
         SCHEDULERS: Component.SCHEDULER_STATE,
         GENERATORS: Component.RNG_STATE,
     }
@@ -105,14 +107,14 @@ class _Checkpoint:
     values: Mapping[str, object]
 
     def reading(self) -> LayoutReading:
-        reading = LayoutReading(publication=Atomic(_PROOF))
+        scaled = any(scaler in self.values for scaler in SCALERS)
+        reading = LayoutReading(publication=Atomic(_PROOF), scaled=scaled)
         parts = {component: self._parts(component) for component in COMPONENTS}
         self._judge_weights(parts[Component.MODEL_WEIGHTS])
         self._judge_position(parts[Component.DATA_POSITION], reading)
         self._judge_optimizers(parts[Component.OPTIMIZER_STATE], reading)
         self._judge_schedulers(parts[Component.SCHEDULER_STATE], reading)
         self._judge_generators(parts[Component.RNG_STATE], reading)
-        reading.scaled = SCALER in self.values
         return reading.settle(parts)
 
     def _parts(self, component: Component) -> Parts:
@@ -148,9 +150,16 @@ class _Checkpoint:
             steps.append(says.steps)
             reading.facts.extend(says.facts)
         if len(steps) == 1:
-            parts.steps.extend(StepWitness(f"{OPTIMIZERS}[0]: step", step) for step in steps[0])
-        elif steps and all(len(one) == 1 for one in steps):
-            parts.steps.append(StepWitness(f"{OPTIMIZERS}: the steps of all {len(steps)}", sum(step for (step,) in steps)))
+            told = [StepWitness(f"{OPTIMIZERS}[0]: step", step) for step in steps[0]]
+        else:
+            told = [StepWitness(f"{OPTIMIZERS}: the steps of all {len(steps)}", sum(map(max, steps)))] if steps and all(steps) else []
+            parts.whys.extend(
+                f"{OPTIMIZERS}[{at}]: its tensors took different numbers of steps: {', '.join(map(str, one))}"
+                for at, one in enumerate(steps)
+                if len(one) > 1
+            )
+        skipped = range(reading.step or 0) if reading.scaled else range(0)
+        parts.steps.extend(one for one in told if one.step not in skipped)
 
     def _judge_schedulers(self, parts: Parts, reading: LayoutReading) -> None:
         states = self._listed(SCHEDULERS, parts)
