@@ -187,9 +187,9 @@ def _sharded(folder: Path, index: str, names: tuple[str, ...], links_to: tuple[P
     if not isinstance(listed, Mapping):
         headers.defects.append(listed)
         return
-    by_shard = set(listed.values())
+    by_shard, there = set(listed.values()), frozenset(names)
     for shard in sorted(by_shard):
-        if shard in names:
+        if shard in there:
             headers.read(folder, shard, links_to)
         else:
             headers.defects.append(ShardMissing(shard))
@@ -207,7 +207,7 @@ def shard_defects(
     listed: Mapping[str, str], held: Mapping[str, set[str]], beside: Mapping[str, set[str]]
 ) -> Iterator[ShardDisagrees | TensorsInTwoShards]:
     """Where an index (tensor → shard) and the tensors that its shards hold disagree, and tensors of the index that two files hold, also
-    files ``beside`` the shards."""
+    files ``beside`` the shards. Of more than two, each is told with the next."""
     by_shard: defaultdict[str, set[str]] = defaultdict(set)
     for tensor, shard in listed.items():
         by_shard[shard].add(tensor)
@@ -216,11 +216,15 @@ def shard_defects(
         if absent or unlisted:
             yield ShardDisagrees(shard, tuple(absent), tuple(unlisted))
     every = {**held, **{name: tensors & listed.keys() for name, tensors in beside.items()}}
-    shards = sorted(every)
-    for at, first in enumerate(shards):
-        for second in shards[at + 1 :]:
-            if both := every[first] & every[second]:
-                yield TensorsInTwoShards(first, second, tuple(sorted(both)))
+    last: dict[str, str] = {}
+    twice: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for shard in sorted(every):
+        for tensor in every[shard]:
+            if tensor in last:
+                twice[last[tensor], shard].append(tensor)
+            last[tensor] = shard
+    for (first, second), tensors in sorted(twice.items()):
+        yield TensorsInTwoShards(first, second, tuple(sorted(tensors)))
 
 
 def weight_map(folder: Path, index: str, links_to: tuple[Path, ...]) -> Mapping[str, str] | DocumentDefect:

@@ -166,6 +166,13 @@ def test_a_shard_that_is_not_there_is_named_of_either_kind(tmp_path: Path) -> No
     assert beside_publication(folder) == Counter(NEVER)
 
 
+def test_shards_of_both_kinds_are_of_two_saves(tmp_path: Path) -> None:
+    folder = model_checkpoint(tmp_path)
+    (folder / "model-00001-of-00001.bin").write_bytes(torch_file({"a": zeros(2)}))
+    why = "model-00001-of-00001.bin and model-00001-of-00002.safetensors are both there: nothing tells which of them go with the optimizer"
+    assert beside_publication(folder) == Counter([*NEVER, ComponentUnread(WEIGHTS, why)])
+
+
 def test_folders_are_listed_by_their_numbers(tmp_path: Path) -> None:
     for name in ("step_900", "step_1000", "step_1000-tmp", "epoch_01", "recipe_state"):
         (tmp_path / name).mkdir()

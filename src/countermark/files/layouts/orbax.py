@@ -22,7 +22,7 @@ from typing import Final, final
 
 from countermark.files.documents import as_object
 from countermark.files.layouts.arrays import Arrays, Leaf, leaves
-from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, document, take
+from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, document, gaps, lying_in, take
 from countermark.files.layouts.states import whole_number
 from countermark.files.reading import Entry, read_whole
 from countermark.run.checkpoint import Atomic, Component, Incomplete, Publication, StepWitness, Unobserved
@@ -34,7 +34,7 @@ COMMITTED: Final = "commit_success.txt"
 IN_PROGRESS: Final = ".orbax-checkpoint-tmp"
 
 _NAMES: Final = (Naming("{step}"), Naming("step_{step}"))
-_OF_PROCESSES: Final = re.compile(r"process_(?:0|[1-9][0-9]{0,5})-of-([1-9][0-9]{0,3})\.json", re.ASCII)
+_OF_PROCESSES: Final = re.compile(r"(.*/)process_(0|[1-9][0-9]{0,5})-of-([1-9][0-9]{0,3})\.json", re.ASCII | re.DOTALL)
 _COMMIT: Final = re.compile(r"Checkpoint commit was successful to (.+)", re.DOTALL)
 _COMMIT_BYTES_MAX: Final = 64 << 10
 #: Kinds of leaves that lie on the disk as arrays.
@@ -71,6 +71,7 @@ class _Folder:
     """A checkpoint while it is read: what lies in it, its components, and the steps that they tell."""
 
     path: Path
+    listed: tuple[Entry, ...]
     entries: Mapping[str, Entry]
     parts: dict[Component, Parts] = field(default_factory=dict[Component, Parts])
     reading: LayoutReading = field(default_factory=LayoutReading)
@@ -80,7 +81,7 @@ class _Folder:
         return self.parts.setdefault(component, Parts())
 
     def files(self, below: str) -> list[str]:
-        return [name for name, entry in self.entries.items() if name.startswith(below) and entry.kind != "a folder"]
+        return [entry.name for entry in lying_in(self.listed, below) if entry.kind != "a folder"]
 
     def document(self, name: str) -> dict[str, object] | None:
         """A document that belongs to no component alone: what is wrong with it speaks against the whole."""
@@ -95,7 +96,7 @@ def _recognises(path: Path, entries: tuple[Entry, ...]) -> bool:
 
 
 def _read(path: Path, entries: tuple[Entry, ...]) -> LayoutReading:
-    folder = _Folder(path, {entry.name: entry for entry in entries})
+    folder = _Folder(path, entries, {entry.name: entry for entry in entries})
     metadata = folder.document(METADATA) if METADATA in folder.entries else {}
     for item in _items(folder, (metadata or {}).get("item_handlers")):
         _read_item(folder, item)
@@ -119,12 +120,15 @@ def _items(folder: _Folder, handlers: object) -> tuple[str, ...]:
 def _read_item(folder: _Folder, item: str) -> None:
     component = WORDS.get(item[:-1])
     found = {component} if component else set[Component]()
-    trees = [name.removesuffix(TREE) for name in folder.files(item) if name.rpartition("/")[2] == TREE]
-    for tree in trees:
+    files = folder.files(item)
+    trees = {name.removesuffix(TREE) for name in files if name.rpartition("/")[2] == TREE}
+    for tree in sorted(trees):
         found |= _read_tree(folder, tree, component)
-    for name in folder.files(item) if component else ():
-        if not any(name.startswith(tree) for tree in trees) and name.rpartition("/")[2] != COMMITTED:
-            _read_document(folder, name, component or Component.MODEL_WEIGHTS)
+    if component:
+        documents = [name for name in files if trees.isdisjoint(_around(name)) and name.rpartition("/")[2] != COMMITTED]
+        for name in documents:
+            _read_document(folder, name, component)
+        _note_processes(folder.of(component), documents)
     # An item is committed within the checkpoint before that is: what it was a part of then is in its record.
     record = f"{item}{COMMITTED}"
     step = _step(_committed(folder, record)[-2:-1]) if item else None
@@ -141,11 +145,22 @@ def _read_document(folder: _Folder, name: str, component: Component) -> None:
         step = whole_number(said[key])
         if step is not None:
             parts.steps.append(StepWitness(f"{name}: {key}", step))
-    of_processes = _OF_PROCESSES.fullmatch(last)
-    for process in range(int(of_processes[1]) if of_processes else 0):
-        other = f"{name.removesuffix(last)}process_{process}-of-{of_processes[1] if of_processes else 0}.json"
-        if other not in folder.entries and other not in parts.absent:
-            parts.absent.append(other)
+
+
+def _note_processes(parts: Parts, documents: list[str]) -> None:
+    """Of the documents that processes wrote each for itself, those that are missing."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for name in documents:
+        if of := _OF_PROCESSES.fullmatch(name):
+            found.setdefault((of[1], int(of[3])), []).append(int(of[2]))
+    for (below, processes), numbers in found.items():
+        missing, _ = gaps(numbers, range(processes))
+        parts.absent.extend(f"{below}process_{process}-of-{processes}.json" for process in missing)
+
+
+def _around(name: str) -> set[str]:
+    """The names of all folders that a name leads through, with a slash at their ends, and of the checkpoint itself."""
+    return {name[: at + 1] for at, letter in enumerate(name) if letter == "/"} | {""}
 
 
 def _read_tree(folder: _Folder, below: str, of_item: Component | None) -> set[Component]:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final, final
 
 from countermark.files.layouts.portions import OpenValues, take_values
-from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whys, take, torch_state
+from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whys, gaps, take, torch_state
 from countermark.files.layouts.states import fact, generators_say, optimizer_says, table_of, whole_number
 from countermark.files.layouts.weights import is_adapter, take_weights
 from countermark.files.pickles import TensorStub, TorchFile
@@ -82,20 +82,26 @@ def _weights(path: Path, names: frozenset[str], reading: LayoutReading) -> Parts
     own = ADAPTER in names
     parts = Parts() if shards or (own and not is_adapter(names)) else take_weights(path, names, reading)
     reading.facts = [told for told in reading.facts if told.coordinate in _TOLD]
-    for name in dict.fromkeys((*shards, *_of_the_same_set(shards))):
+    for name in shards:
         take(parts, path, name, torch_state(_tensors))
+    parts.absent.extend(_missing_of(shards))
+    if shards and (others := sorted(name for name in names if _SHARD.fullmatch(name) and name not in shards)):
+        parts.whys.append(f"{shards[0]} and {others[0]} are both there: nothing tells which of them go with the optimizer")
     if own:
         found = take(parts, path, ADAPTER, torch_state(_tensors))
         reading.model_shapes = None if found is None else tuple(sorted(stub.shape for stub in found.values()))
     return parts
 
 
-def _of_the_same_set(shards: list[str]) -> Iterator[str]:
-    """The names of all shards that there are to be, as each of these tells it."""
+def _missing_of(shards: list[str]) -> Iterator[str]:
+    """Names of shards that there are to be, as these tell it, and that are not there."""
+    found: dict[str, list[int]] = {}
     for name in shards:
-        found = _SHARD.fullmatch(name)
-        for at in range(int(found[2]) if found else 0):
-            yield f"model-{at + 1:05}-of-{found[2] if found else ''}.bin"
+        if shard := _SHARD.fullmatch(name):
+            found.setdefault(shard[2], []).append(int(shard[1]))
+    for total, numbers in found.items():
+        missing, _ = gaps(numbers, range(1, int(total) + 1))
+        yield from (f"model-{number:05}-of-{total}.bin" for number in missing)
 
 
 def _tensors(file: TorchFile, _: OpenFile) -> Mapping[str, TensorStub] | Whys:
