@@ -59,6 +59,20 @@ def test_a_clean_folder_is_unobserved_and_nothing_else(tmp_path: Path, name: str
     assert steps(path) == {WEIGHTS: {8}, OPTIMIZER: {8}, SCHEDULER: {8}, GENERATORS: set(), POSITION: {8}}
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("pytorch_model.bin", "pytorch_model.bin: it is too short for an archive"),
+        ("model.safetensors", "'model.safetensors' has 2 bytes; a safetensors file has at least 8"),
+    ],
+)
+@proven_by(planted(deepspeed, "CARRIERS", {}))
+def test_weights_that_the_trainer_gathered_are_of_the_component_whatever_their_form(tmp_path: Path, name: str, why: str) -> None:
+    own = {file: content for file, content in trainers().items() if not file.startswith("adapter")}
+    broken = folder(tmp_path, "checkpoint-8", own | {name: b"PK"})
+    assert whys(broken, WEIGHTS) == (why,)
+
+
 def test_a_tag_is_read_by_itself_and_listed_by_its_number(tmp_path: Path) -> None:
     path = folder(tmp_path, "out", alone()) / "global_step8"
     [unobserved] = defects(path)

@@ -34,8 +34,7 @@ from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Par
 from countermark.files.layouts.states import fact, generators_say, optimizer_says, scheduler_says, table_of, whole_number
 from countermark.files.layouts.torch_files import take_scheduler
 from countermark.files.layouts.transformers import SCHEDULER, is_the_trainers, take_generators, take_trainer_state
-from countermark.files.layouts.weights import is_adapter, take_weights
-from countermark.files.model_folder import INDEX_FILES, SINGLE_FILES
+from countermark.files.layouts.weights import CARRIERS, is_adapter, take_weights
 from countermark.files.pickles import TorchFile, scalar
 from countermark.files.reading import Entry, OpenFile
 from countermark.run.checkpoint import COMPONENTS, ArtifactFact, Component, Incomplete, StepWitness
@@ -104,7 +103,7 @@ def _read_trainers(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     """A folder of the Transformers trainer: its own files beside DeepSpeed's."""
     read = _tagged(folder, entries)
     names, reading = read.names, read.reading
-    if is_adapter(names) or not names.isdisjoint((*SINGLE_FILES, *INDEX_FILES)):
+    if is_adapter(names) or not names.isdisjoint(CARRIERS):
         read.parts[Component.MODEL_WEIGHTS].join(take_weights(folder, names, reading))
         reading.model_shapes = None
     if SCHEDULER in names:
