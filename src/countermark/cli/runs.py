@@ -1,6 +1,6 @@
 """``countermark runs``: what the store holds."""
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -8,7 +8,7 @@ from countermark.cli.answers import Answer, Lines, Table, refused
 from countermark.cli.options import JsonOption, StoreOption
 from countermark.values import Refused
 
-WhereOption = Annotated[
+WhereOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--where", metavar="FILTER", help="Only those for which this holds, as in: closed = false AND recipe LIKE 'a%'"),
 ]

@@ -221,6 +221,10 @@ class _Reader:
         self._next = 0
         self._terms = 0
         self._gave_up = False
+        # What is wrong by itself is not told again for where it stands, nor is the end that a quote never came to.
+        self._told = {_place(defect) for defect in defects}
+        if any(isinstance(defect, FilterTextUnended) for defect in defects):
+            self._told.add(tokens[-1].at)
 
     def whole(self) -> Filter | None:
         """The filter; None where nothing of it could be read."""
@@ -246,8 +250,7 @@ class _Reader:
 
     def _unexpected(self, wanted: str) -> _Refused:
         token = self._here()
-        # What was told of already, by itself or with all of the rest, is not told again.
-        if not self._gave_up and token.kind != "unknown":
+        if not self._gave_up and token.at not in self._told:
             self._defects.append(FilterUnexpected(token.at, token.found, wanted))
         return _Refused()
 
@@ -345,7 +348,7 @@ class _Reader:
             token = self._here()
             if token.kind not in ("word", "back", "double", *(("reserved",) if parts else ())):
                 raise self._unexpected("the rest of a key" if parts else _A_KEY)
-            parts.append(token.said)
+            parts.append(token.found if token.kind == "reserved" else token.said)
             self._next += 1
             if not self._takes("."):
                 return Name(".".join(parts), at)
