@@ -14,14 +14,14 @@ from tests.files.tensors import encoded, f32, write
 
 
 @proven_by(planted(context, "name_to_be", lambda path, option: None))
-@pytest.mark.parametrize("option", ["--record", "--svg"])
+@pytest.mark.parametrize("option", ["--record-to", "--svg"])
 @pytest.mark.parametrize("how", ["taken", "a dangling link", "in no folder"])
 def test_a_name_under_which_nothing_can_be_written_is_told_before_anything_is_compared_or_written(
     here: Path, call: Caller, option: str, how: str
 ) -> None:
     for name in "ab":
         write(here / f"{name}.safetensors", encoded({"w": f32(1)}))
-    names = {"--record": "edits.jsonl", "--svg": "map.svg"}
+    names = {"--record-to": "edits.jsonl", "--svg": "map.svg"}
     if how == "taken":
         (here / names[option]).touch()
     elif how == "a dangling link":
@@ -43,9 +43,9 @@ def test_of_a_file_for_which_there_is_no_room_nothing_stays(here: Path, size: in
     resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            context.new_file("edits.jsonl", "--record", bytes(size))
+            context.new_file("edits.jsonl", "--record-to", bytes(size))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert os.listdir(here) == []
-    context.new_file("edits.jsonl", "--record", bytes(size))
+    context.new_file("edits.jsonl", "--record-to", bytes(size))
     assert (here / "edits.jsonl").read_bytes() == bytes(size)

@@ -71,7 +71,7 @@ def test_the_six_numbers_of_the_definition_are_on_every_surface(here: Path, call
     nan, inf = float("nan"), float("inf")
     paths = pair(here, {"w": f32(0.0, 1, nan, inf, 2, 3)}, {"w": f32(-0.0, 1.5, nan, inf, nan, 3)})
     assert numbers(tensors(call("weights", "diff", *paths, "--json"))["w"]) == [3, 2, 0.5, 0.5, 1, 0]
-    called = call("weights", "diff", *paths, "--record", "edits.jsonl")
+    called = call("weights", "diff", *paths, "--record-to", "edits.jsonl")
     assert "w\tchanged\tF32\t[6]\t3\t50.0 %\t0.500\t0.500\t" in called.out
     payload = json.loads((here / "edits.jsonl").read_text())["payload"]
     assert [payload[key] for key in NUMBERS] == [3, 2, 0.5, 0.5, 1, 0]
@@ -85,7 +85,7 @@ def test_a_saved_edit_that_is_the_base_is_found_out(here: Path, call: Caller) ->
     assert document["roots"]["a"] == document["roots"]["b"]
     assert "0 of 2 tensors changed, same tensor root" in call("weights", "diff", *paths).out
     other = write(here / "claimed.safetensors", encoded({**same, "layers.0.w": f32(9, 2, 3)}))
-    assert call("weights", "diff", paths[0], other.name, "--record", "edits.jsonl").code == 0
+    assert call("weights", "diff", paths[0], other.name, "--record-to", "edits.jsonl").code == 0
     called = call("weights", "diff", *paths, "--edits", "edits.jsonl", "--json")
     assert (called.code, called.codes()) == (1, ["EditNotInArtifact"])
     assert called.document()["defects"][0]["tensor"] == "layers.0.w"
@@ -213,7 +213,7 @@ def chain(here: Path, call: Caller) -> tuple[str, str]:
     for number, each in enumerate(versions):
         write(here / f"v{number}.safetensors", encoded(each))
     for number in (0, 1):
-        call("weights", "diff", f"v{number}.safetensors", f"v{number + 1}.safetensors", "--record", f"step{number}.jsonl")
+        call("weights", "diff", f"v{number}.safetensors", f"v{number + 1}.safetensors", "--record-to", f"step{number}.jsonl")
     roots = [call("weights", "root", f"v{number}.safetensors", "--json").document()["root"] for number in (0, 2)]
     return roots[0], roots[1]
 
@@ -267,7 +267,7 @@ def test_every_edit_and_every_line_that_does_not_fit_is_named(here: Path, call: 
 def test_a_record_is_never_written_over(here: Path, call: Caller) -> None:
     paths = pair(here, {"w": f32(1)}, {"w": f32(2)})
     (here / "mine.jsonl").write_text("precious")
-    called = call("weights", "diff", *paths, "--record", "mine.jsonl")
+    called = call("weights", "diff", *paths, "--record-to", "mine.jsonl")
     assert (called.code, (here / "mine.jsonl").read_text()) == (2, "precious")
     assert "is there already" in called.err
 

@@ -35,7 +35,7 @@ def names_of_one_place_are_two() -> AbstractContextManager[object]:
 @proven_by(names_of_one_place_are_two)
 def test_a_tied_tensor_is_one_edit_and_its_absent_name_is_not_removed(here: Path, call: Caller, torch: Any) -> None:
     before, after = tied(torch, here), tied(torch, here, first=9)
-    document = call("weights", "diff", before, after, "--record", "edits.jsonl", "--json").document()
+    document = call("weights", "diff", before, after, "--record-to", "edits.jsonl", "--json").document()
     rows = {row["name"]: row for row in document["tensors"]}
     assert {name: (row["status"], row["aliases"]) for name, row in rows.items()} == {
         "embed.weight": ("changed", ["lm_head.weight"]),

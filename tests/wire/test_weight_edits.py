@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countermark.app.weights import edit_event, events_of
+from countermark.app.recording import edit_event, events_of
 from countermark.sessions.edits import EventFieldInvalid, WeightEdit
 from countermark.values import NonEmpty, Refused, Sha256, shown
 from countermark.weights.difference import Numbers, TensorDifference, TensorSide, WeightsDifference, totals_of

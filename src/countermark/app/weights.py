@@ -2,10 +2,7 @@
 
 import importlib.util
 import os
-import secrets
 import sys
-import time
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +16,6 @@ from countermark.files.opened_weights import OpenedWeights, open_weights
 from countermark.files.reading import read_small
 from countermark.files.recorded import is_lines, read_lines, recorded_of
 from countermark.files.spectra import spectra_of
-from countermark.sessions.canonical import spelled_json
-from countermark.sessions.edits import EventFieldDefect, WeightEdit, read_edit
-from countermark.sessions.events import Event
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights import HeaderOdd, TensorLine, TensorSpan, weights_root
 from countermark.weights.difference import Rootless, TensorSide, Ties, WeightsDifference, joined, matched, totals_of
@@ -30,7 +24,7 @@ from countermark.weights.pairing import Pairing, pair
 from countermark.weights.quantized import packed
 from countermark.weights.refusals import FileDefect, WeightsDefect
 from countermark.weights.spectrum import Spectra
-from countermark.wire.weight_edits import edit_of, edits_of
+from countermark.wire.weight_edits import edits_of
 
 #: The longest file of events that is read, in bytes.
 EVENTS_BYTES_MAX: Final = 1 << 30
@@ -127,16 +121,17 @@ class Applied:
     edited: int
 
 
-def apply_root(base: str, files: Sequence[str], cache: DigestCache, progress: Callable[[int, int], None]) -> Applied | Refused[object]:
+def apply_root(
+    base: str, edits: Sequence[TensorEdit] | Refused[object], cache: DigestCache, progress: Callable[[int, int], None]
+) -> Applied | Refused[object]:
     """The root of what the edits make of a base, without an edited model; every edit that does not fit is named. The base is a folder or
-    file of weights, whose digests may be in the cache, or the lines of its root alone."""
+    file of weights, whose digests may be in the cache, or the lines of its root alone. Edits that could not be read are refused together
+    with what is wrong with the base."""
     measured = read_lines(base) if is_lines(base) else _lines_of(measure_weights(Path(base), progress=progress, cache=cache))
-    edits = recorded_edits(files)
     refusals = [part for part in (measured, edits) if isinstance(part, Refused)]
     if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
         return Refused(defects)
-    assert not isinstance(measured, Refused)
-    assert not isinstance(edits, Refused)
+    assert not isinstance(measured, Refused) and not isinstance(edits, Refused)
     lines = apply_edits(measured, edits)
     if isinstance(lines, Refused):
         return Refused(lines.defects)
@@ -170,29 +165,3 @@ def not_borne_out(found: WeightsDifference, edits: Sequence[TensorEdit]) -> tupl
     """The recorded edits that side B of a difference does not bear out."""
     held = ((name, row.b.sha256) for row in found.rows if row.b is not None for name in (row.b.name, *row.aliases))
     return unborne_edits(held, edits)
-
-
-def events_of(found: WeightsDifference, session: str) -> tuple[Event, ...] | Refused[EventFieldDefect]:
-    """One weight-edit event for every changed tensor, in the order of the names, with ids that sort by time; refused where no event can
-    carry some tensor's name."""
-    before, after = (root.spell() if isinstance(root, WeightsRoot) else None for root in (found.root_a, found.root_b))
-    now = time.time_ns()
-    edits = tuple(edit for row in found.rows if (edit := edit_of(row, before, after)) is not None)
-    refusals = [read for edit in edits if isinstance(read := read_edit(edit.payload(), f"{edit.tensor[:40]}: "), Refused)]
-    if (defects := NonEmpty.of(defect for refusal in refusals for defect in refusal.defects)) is not None:
-        return Refused(defects)
-    return tuple(edit_event(edit, session, now) for edit in edits)
-
-
-def edit_event(edit: WeightEdit, session: str, now_ns: int) -> Event:
-    """A new event of an edit that happened now (ns UTC)."""
-    payload = spelled_json(edit.payload(), "payload")
-    assert not isinstance(payload, Refused), "an edit's fields have spellings"
-    return Event(_new_id(), "notification", payload, now_ns, session, start_ns=now_ns)
-
-
-def _new_id() -> str:
-    """A UUID of version 7: milliseconds first, then randomness."""
-    stamp = (time.time_ns() // 1_000_000) << 80
-    noise = secrets.randbits(80) & ~(0xF << 76) & ~(0x3 << 62)
-    return str(uuid.UUID(int=stamp | 0x7 << 76 | 0x2 << 62 | noise))

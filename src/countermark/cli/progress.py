@@ -15,9 +15,17 @@ STAGE_COUNT: Final = 6
 
 def hashing(what: str) -> Callable[[int, int], None]:
     """Told the bytes read so far and the bytes to read; draws one line and clears it at the end."""
+    return _bytes_done(f"hashing {plain(what, 60)}")
+
+
+def reading(what: str) -> Callable[[int, int], None]:
+    """As ``hashing``, of something that is read and not hashed."""
+    return _bytes_done(f"reading {plain(what, 60)}")
+
+
+def _bytes_done(label: str) -> Callable[[int, int], None]:
     if not sys.stderr.isatty():
         return _silent
-    label = plain(what, 60)
     drawn = 0.0
 
     def draw(done: int, total: int) -> None:
@@ -27,7 +35,7 @@ def hashing(what: str) -> Callable[[int, int], None]:
             sys.stderr.write("\r\x1b[K")
         elif now - drawn >= _INTERVAL_S:
             drawn = now
-            sys.stderr.write(f"\r\x1b[Khashing {label}: {done * 100 // total} % of {sized(total)}")
+            sys.stderr.write(f"\r\x1b[K{label}: {done * 100 // total} % of {sized(total)}")
         sys.stderr.flush()
 
     return draw

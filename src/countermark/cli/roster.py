@@ -31,6 +31,7 @@ _START: Final = "Start here"
 _RECIPES: Final = "Recipes"
 _RUNS: Final = "Runs"
 _WEIGHTS: Final = "Checkpoints and weights"
+_SESSIONS: Final = "Sessions"
 _CARE: Final = "Care"
 
 ENTRIES: Final = (
@@ -78,6 +79,17 @@ ENTRIES: Final = (
         "Digest what ran: base, adapters and how they were merged, tokenizer, load type.",
         _WEIGHTS,
     ),
+    Entry(("weights", "record"), "weights_record", "Record a weight edit in a session.", _SESSIONS),
+    Entry(("list",), "list_sessions", "List the sessions of the store, those that changed last first.", _SESSIONS),
+    Entry(("show",), "show", "Show what a session comes to and its events in their order, weight edits as everywhere.", _SESSIONS),
+    Entry(("search",), "search", "Find the events that hold every word of a text, the last received first.", _SESSIONS),
+    Entry(("tail",), "tail", "Show the events that were received last, and with --follow those that come in.", _SESSIONS),
+    Entry(
+        ("import", "transcript"),
+        "import_transcript",
+        "Store transcripts of coding agents as sessions, without their secrets; again stores nothing twice.",
+        _SESSIONS,
+    ),
     Entry(("store", "init"), "store_init", "Create a store here, and say where it lies.", _CARE),
     Entry(("store", "migrate"), "store_migrate", "Bring a store of an earlier release to this one's schema, whole or not at all.", _CARE),
     Entry(("store", "check"), "store_check", "Read everything in a store and derive every key in it again.", _CARE),
@@ -88,5 +100,6 @@ GROUPS: Final = {
     "manifest": "Compare manifests.",
     "checkpoint": "Inspect, publish and prune checkpoints.",
     "weights": "Digest weights, and say what changed.",
+    "import": "Bring in what others wrote.",
     "store": "Create, migrate and check a store.",
 }

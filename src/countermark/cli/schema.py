@@ -37,7 +37,7 @@ from countermark.cli.forms import (
 )
 from countermark.cli.groups import load
 from countermark.cli.roster import ENTRIES
-from countermark.cli.schema_sessions import event_definitions
+from countermark.cli.schema_sessions import SESSIONS, event_definitions
 from countermark.cli.schema_weights import WEIGHTS
 from countermark.cli.settings import ROSTER as SETTINGS
 from countermark.evidence.cut import STAGES
@@ -376,6 +376,7 @@ _ANSWERS: Final = {
     "checkpoint publish": _checkpoint_publish,
     "checkpoint prune": _checkpoint_prune,
     **WEIGHTS,
+    **SESSIONS,
     "store init": _store_init,
     "store migrate": _store_migrate,
     "store check": _store_check,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
-from countermark.cli.forms import TEXT, WHOLE, YES_OR_NO, Schema, listed, maybe, one_of, record
+from countermark.app.sessions import Outcome
+from countermark.cli.forms import TEXT, WHOLE, YES_OR_NO, Schema, answer, listed, maybe, one_of, record, ref
 from countermark.lines.sessions import State
 from countermark.sessions.edits import (
     ALIASES_MAX,
@@ -63,7 +64,7 @@ _KEY_FORMS: Final[Mapping[str, Schema]] = {
 
 
 def event_definitions() -> dict[str, Schema]:
-    """An event and a weight edit as they are sent."""
+    """An event and a weight edit as they are sent, a session and an event as they are given back."""
     said = {field.key: {**_FIELD_FORMS[field.kind], "description": field.doc} for field in FIELDS}
     required = {"kind": {"const": KIND}, **{field.key: said[field.key] for field in FIELDS if field.required}}
     edit = record(required, {key: form for key, form in said.items() if key not in required})
@@ -72,10 +73,10 @@ def event_definitions() -> dict[str, Schema]:
         {key: keys[key] for key in ("type", "payload")}, {key: form for key, form in keys.items() if key not in ("type", "payload")}
     )
     belongs = {"anyOf": [{"required": [key]} for key in ("session", "trace", "source")]}
-    return {"event": {**event, **belongs}, "weightEdit": edit}
+    return {"event": {**event, **belongs}, "weightEdit": edit, "session": _session(), "storedEvent": _stored_event()}
 
 
-def session_form() -> Schema:
+def _session() -> Schema:
     """A session as lists and ``show`` have it."""
     edits = record({"edits": WHOLE, "tensors": WHOLE, "weightsChanged": WHOLE})
     stats = record(
@@ -105,7 +106,7 @@ def session_form() -> Schema:
     )
 
 
-def stored_event_form() -> Schema:
+def _stored_event() -> Schema:
     """An event as ``show``, ``search`` and ``tail`` have it."""
     return record(
         {
@@ -129,3 +130,40 @@ def stored_event_form() -> Schema:
             "line": TEXT,
         }
     )
+
+
+def _list() -> list[Schema]:
+    return [answer({"sessions": listed(ref("session")), "next": maybe(TEXT)})]
+
+
+def _show() -> list[Schema]:
+    conflict = record({"event": TEXT, "received": _SPELLED, "payload": {"type": "object"}})
+    events = {"events": listed(ref("storedEvent")), "first": WHOLE, "total": WHOLE, "next": maybe(TEXT)}
+    return [answer({"session": ref("session"), **events, "conflicting": listed(conflict)})]
+
+
+def _search() -> list[Schema]:
+    return [answer({"events": listed(ref("storedEvent")), "next": maybe(WHOLE)})]
+
+
+def _tail() -> list[Schema]:
+    return [answer({"events": listed(ref("storedEvent"))})]
+
+
+def _record() -> list[Schema]:
+    return [answer({"id": TEXT, "session": TEXT, "outcome": one_of(get_args(Outcome)), "line": TEXT})]
+
+
+def _import() -> list[Schema]:
+    counts = dict.fromkeys(("stored", "duplicates", "conflicts", "refused"), WHOLE)
+    return [answer({**counts, "sessions": listed(TEXT)})]
+
+
+SESSIONS: Final = {
+    "weights record": _record,
+    "list": _list,
+    "show": _show,
+    "search": _search,
+    "tail": _tail,
+    "import transcript": _import,
+}

@@ -92,6 +92,7 @@ def _diff() -> list[Schema]:
                 "prefixes": listed(record({"a": TEXT, "b": TEXT})),
                 "spectrum": _spectrum(),
                 "tensors": listed(_tensor()),
+                "recorded": maybe(record({"session": maybe(TEXT), "file": maybe(TEXT), "events": WHOLE})),
             }
         )
     ]

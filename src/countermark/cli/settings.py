@@ -61,6 +61,7 @@ ROSTER: Final = (
     Setting("grace_s", "seconds", "30", "Seconds for which a dispatched attempt may show nothing before it is concluded to be lost."),
     Setting("stop_grace_s", "seconds", "10", "Seconds between asking an attempt to stop and killing it."),
     Setting("watch_interval_s", "seconds", "0.5", "Seconds between two cheap looks of a command that waits."),
+    Setting("session.idle_s", "seconds", "300", "Seconds for which a session without an end is open after something of it came in."),
 )
 BY_NAME: Final = {setting.name: setting for setting in ROSTER}
 
@@ -95,6 +96,7 @@ class Settings:
     grace_s: float
     stop_grace_s: float
     watch_interval_s: float
+    session_idle_s: float
     resolved: tuple[Resolved, ...]
     warnings: tuple[SettingUnknown, ...]
 
@@ -137,6 +139,7 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
         float(resolved["grace_s"].value),
         float(resolved["stop_grace_s"].value),
         float(resolved["watch_interval_s"].value),
+        float(resolved["session.idle_s"].value),
         tuple(resolved.values()),
         warnings,
     )

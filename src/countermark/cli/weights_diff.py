@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countermark.cli.answers import REFUSED, Answer, Lines, Table
-from countermark.cli.options import FreshOption, JsonOption
+from countermark.cli.options import FreshOption, JsonOption, StoreOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from countermark.lines.defects import AnyDefect
     from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import Document
-    from countermark.sessions.edits import EventFieldDefect
-    from countermark.sessions.events import Event
-    from countermark.values import Refused
     from countermark.weights.difference import Rule, Surprises, TensorDifference
     from countermark.weights.pairing import Pairing
 
@@ -35,8 +32,12 @@ def weights_diff(
     ] = False,
     expect: Annotated[list[str] | None, typer.Option("--expect", metavar="PATTERN", help="Tensors that should have changed.")] = None,
     fail_on: Annotated[list[str] | None, typer.Option("--fail-on", metavar="WHAT", help="Exit with 1 on this, too; repeatable.")] = None,
-    edits: Annotated[list[str] | None, typer.Option("--edits", metavar="FILE", help="Recorded edits that B must bear out.")] = None,
-    record: Annotated[str | None, typer.Option("--record", metavar="FILE", help="Write an event for every changed tensor.")] = None,
+    edits: Annotated[
+        list[str] | None, typer.Option("--edits", metavar="FILE|SESSION", help="Recorded edits that B must bear out; repeatable.")
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Record an event for every changed tensor in a session of the store.")] = False,
+    record_to: Annotated[str | None, typer.Option("--record-to", metavar="FILE", help="Write these events into a file.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="The session to record in; by default a new one.")] = None,
     spectrum: Annotated[
         bool | None,
         typer.Option(
@@ -50,34 +51,29 @@ def weights_diff(
         str | None, typer.Option("--base-root", metavar="FILE", help="Lines that weights root --lines wrote of A: A is not hashed again.")
     ] = None,
     fresh: FreshOption = False,
+    store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> Answer:
     """Say what changed between two weights, tensor by tensor, with both roots."""
-    from countermark.app.weights import events_of, not_borne_out, recorded_edits
+    from countermark.app.weights import not_borne_out
     from countermark.cli.context import digest_cache, name_to_be, new_file
-    from countermark.cli.failures import CallRefused
+    from countermark.cli.session_reading import of
+    from countermark.cli.weights_events import claimed_edits, recorded
     from countermark.cli.weights_maps import drawn, picture
     from countermark.lines.spectrum import spectrum_note
-    from countermark.lines.texts import counted
     from countermark.lines.weights import COLUMNS, difference_rows, known_lines, root_lines, verdict_line
-    from countermark.values import Refused
     from countermark.weights.difference import surprises_of
-    from countermark.wire.events import event_line
 
-    name_to_be(record, "--record")
+    name_to_be(record_to, "--record-to")
     name_to_be(svg, "--svg")
     rules = _rules(fail_on)
-    claimed = recorded_edits(edits or ())
-    if isinstance(claimed, Refused):
-        raise CallRefused(_known(claimed.defects))
+    claimed = of(claimed_edits(edits or (), store)) if edits else ()
     cache = digest_cache(fresh)
     found = _compared(a, b, partial, spectrum, cache, base_root)
     difference = found.found
     surprises = surprises_of(difference.rows, expect or ())
     defects = _known((*_failed(difference.rows, rules, surprises), *not_borne_out(difference, claimed), *cache.disagreed))
-    events = _recorded(events_of(difference, f"diff:{b}")) if record is not None else ()
-    if record is not None:
-        new_file(record, "--record", b"".join(map(event_line, events)))
+    kept = recorded(difference, session, record, store, record_to)
     if svg is not None:
         new_file(svg, "--svg", picture(found, surprises, a, b))
     shown = tuple(row for row in difference.rows if every or row.status != "equal")
@@ -87,26 +83,15 @@ def weights_diff(
     lines.extend(known_lines(found.known, base_root))
     if expect:
         lines.append(f"expected and unchanged: {len(surprises.unchanged):,}; changed and not expected: {len(surprises.changed):,}")
-    if record is not None:
-        lines.append(f"recorded {counted(len(events), 'weight edit')} in {record}")
+    lines.extend(kept.lines)
     blocks = (
         Lines(tuple(lines)),
         *((drawn(found, surprises),) if draws and not as_json else ()),
         *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()),
     )
-    document = _document(found, a, b, base_root)
+    document = {**_document(found, a, b, base_root), "recorded": kept.document}
     warnings = _known((*found.left_out_a, *found.left_out_b, *dict.fromkeys(found.notes), *cache.warnings))
     return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)
-
-
-def _recorded(events: "tuple[Event, ...] | Refused[EventFieldDefect]") -> "tuple[Event, ...]":
-    """The events to write; raises ``CallRefused`` where some tensor fits no event."""
-    from countermark.cli.failures import CallRefused
-    from countermark.values import Refused
-
-    if isinstance(events, Refused):
-        raise CallRefused(_known(events.defects))
-    return events
 
 
 def _failed(rows: "Iterable[TensorDifference]", rules: "Iterable[Rule]", surprises: "Surprises") -> "tuple[DifferenceFailsOn, ...]":

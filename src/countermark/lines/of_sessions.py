@@ -4,10 +4,10 @@ from countermark.lines.sentence import Sentence, quoted
 from countermark.lines.texts import counted, listed, plain
 from countermark.sessions.canonical import ValueUnspellable
 from countermark.sessions.edits import EventFieldInvalid, EventFieldMissing, EventFieldUnknown
-from countermark.sessions.events import BatchTooLong, EventDefect, EventNowhere, EventUnreadable
+from countermark.sessions.events import BatchTooLong, EventConflicts, EventDefect, EventLineRefused, EventNowhere, EventUnreadable
 from countermark.sessions.records import SessionAmbiguous, SessionNotFound, SessionPrefixShort, SessionUnknown
 
-SessionDefect = EventDefect | BatchTooLong | SessionNotFound
+SessionDefect = EventDefect | EventConflicts | EventLineRefused | BatchTooLong | SessionNotFound
 
 _LIST = "list the sessions: countermark list"
 _AGAIN = "mend it and send it again: what was taken beside it is not stored twice"
@@ -28,6 +28,13 @@ def event_sentence(defect: SessionDefect) -> Sentence:
             return Sentence(f"{plain(field)} is no field of it{meant}", "leave it out or spell it as the reference of events does")
         case ValueUnspellable(place, why):
             return Sentence(f"{plain(place)} has no spelling: {plain(why)}", _AGAIN)
+        case EventConflicts(event):
+            return Sentence(
+                f"another payload stands under the id {quoted(event)}, and is kept",
+                "record it under an id of its own; both are shown by countermark show",
+            )
+        case EventLineRefused(file, line, why):
+            return Sentence(f"line {line:,} of {quoted(file)} is no event: {plain(why)}", "what was taken beside it is not stored twice")
         case BatchTooLong(items_max):
             return Sentence(f"the batch has more than {counted(items_max, 'event')}", "send it in several requests")
         case SessionUnknown(asked):

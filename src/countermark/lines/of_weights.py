@@ -112,7 +112,7 @@ def _edit_sentence(defect: EditsDefect) -> Sentence:
     match defect:
         case EditUnreadable(edit, why):
             return Sentence(
-                f"{quoted(edit)} is no weight edit: {plain(why)}", "write one event a line, as countermark weights diff --record does"
+                f"{quoted(edit)} is no weight edit: {plain(why)}", "write one event a line, as countermark weights diff --record-to does"
             )
         case EditOfUnknownTensor(edit, tensor):
             return Sentence(f"edit {quoted(edit)} is of {quoted(tensor)}, which the base has not", _BASE)

@@ -40,7 +40,7 @@ _ODD: Final[Mapping[OddTime | None, str]] = {
 _Table: TypeAlias = Mapping[str, object]
 
 
-def state_of(listed: SessionListed, now_ns: int, idle_s: int) -> State:
+def state_of(listed: SessionListed, now_ns: int, idle_s: float) -> State:
     """``closed`` where its end is the last that was heard of it, ``open`` where something came within ``idle_s`` seconds, else ``idle``."""
     if listed.session.closed:
         return "closed"
@@ -52,7 +52,7 @@ def at(time_ns: int | None) -> str:
     return "-" if time_ns is None else moment(time_ns // _NS_PER_MS)
 
 
-def session_row(listed: SessionListed, now_ns: int, idle_s: int) -> tuple[str, ...]:
+def session_row(listed: SessionListed, now_ns: int, idle_s: float) -> tuple[str, ...]:
     """A session as a row of ``SESSION_COLUMNS``."""
     session = listed.session
     sums, usage = session.sums, session.usage
@@ -70,7 +70,7 @@ def session_row(listed: SessionListed, now_ns: int, idle_s: int) -> tuple[str, .
     )
 
 
-def session_lines(listed: SessionListed, now_ns: int, idle_s: int) -> tuple[str, ...]:
+def session_lines(listed: SessionListed, now_ns: int, idle_s: float) -> tuple[str, ...]:
     """A session as ``show`` begins: what it comes to, in sentences."""
     session, sums = listed.session, listed.session.sums
     lines = [f"session {plain(session.id)}: {state_of(listed, now_ns, idle_s)}, {counted(sums.events, 'event')}"]
@@ -169,7 +169,7 @@ def _flat(value: object) -> str:
     return " ".join(found)
 
 
-def session_document(listed: SessionListed, now_ns: int, idle_s: int) -> Document:
+def session_document(listed: SessionListed, now_ns: int, idle_s: float) -> Document:
     """A session as a document carries it; its times are texts, exact to the nanosecond."""
     session, sums = listed.session, listed.session.sums
     return {

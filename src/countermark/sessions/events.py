@@ -111,6 +111,24 @@ class BatchTooLong:
     items_max: int
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class EventConflicts:
+    """An event came under the id of another one whose payload says something else: the first is kept, and this one stands beside it."""
+
+    event: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EventLineRefused:
+    """A line of a file (``line``, from 1) is no event; ``why`` says everything that is wrong with it."""
+
+    file: str
+    line: int
+    why: str
+
+
 EventDefect = EventUnreadable | EventNowhere | EventFieldDefect | ValueUnspellable
 
 

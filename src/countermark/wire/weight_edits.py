@@ -69,7 +69,11 @@ def _edit(source: str, line: bytes) -> TensorEdit | Refused[EditUnreadable] | No
     if not isinstance(event, dict):
         return Refused(NonEmpty(EditUnreadable(source, "it is not a JSON object")))
     outer = cast("Mapping[str, object]", event)
-    payload = outer.get("payload", outer)
+    return edit_of_payload(source, outer.get("payload", outer))
+
+
+def edit_of_payload(source: str, payload: object) -> TensorEdit | Refused[EditUnreadable] | None:
+    """The edit of an event's payload, called ``source`` in refusals; None where it is another event's."""
     if not is_edit(payload):
         return None
     read = read_edit(cast("Mapping[str, object]", payload))
