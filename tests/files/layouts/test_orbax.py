@@ -291,22 +291,21 @@ def test_data_that_is_gone_or_cut_is_named_for_each_component_that_it_is_of(tmp_
     of = {key: database.places[key].file for key in ("params.body.kernel/0.0", "opt_state.0.mu.body.kernel/0.0")}
     content = {name: (folder / name).read_bytes() for name in of.values()}
     put(folder, of["params.body.kernel/0.0"], None)
-    lost = beside_publication(folder)
-    assert lost and set(lost) <= {ComponentMissing(WEIGHTS), ComponentMissing(OPTIMIZER)} and ComponentMissing(WEIGHTS) in lost
+    assert beside_publication(folder) == Counter([ComponentMissing(WEIGHTS), ComponentMissing(OPTIMIZER)])
     (folder / of["params.body.kernel/0.0"]).write_bytes(content[of["params.body.kernel/0.0"]][:200])
     why = f"{of['params.body.kernel/0.0']} ends before what its index says lies there"
-    assert ComponentUnread(WEIGHTS, why) in beside_publication(folder)
+    assert beside_publication(folder) == Counter([ComponentUnread(WEIGHTS, why), ComponentUnread(OPTIMIZER, why)])
 
 
 HOSTILE: list[tuple[bytes, bytes, str]] = [
-    (manifest(b"../x", 0, 30), b"", "manifest"),
-    (manifest(b"x", 200, 30), b"", "ends before a block of its index"),
-    (manifest(b"x", 0, 21, 1), leaf({}), "another one belongs"),
-    (manifest(b"x", 0, 24), leaf({b"k": b"v"}), "has 24 bytes, not"),
-    (block(0x0CDB3A2A, bytes(16) + b"\x01"), b"", "kept in several files"),
-    (block(0x0CDB3A2A, bytes(16) + b"\0\x01\x01\x04\0" + b"\xff" * 11), b"", "too long"),
-    (block(0x0CDB3A2A, bytes(16) + b"\0\x01\x01\x04\0" + b"\xff\xff\xff\xff\x0f"), b"", "ends too early"),
-    (b"", b"", "none"),
+    (manifest(b"../x", 0, 30), b"", "'../x' is in a folder and cannot be read as what is asked for"),
+    (manifest(b"x", 200, 30), b"", "x ends before a block of its index"),
+    (manifest(b"x", 0, 21, 1), leaf({}), "a block of its index stands where another one belongs"),
+    (manifest(b"x", 0, 24), leaf({b"k": b"v"}), "a block of its index has 24 bytes, not 26"),
+    (block(0x0CDB3A2A, bytes(16) + b"\x01"), b"", "its manifest is kept in several files"),
+    (block(0x0CDB3A2A, bytes(16) + b"\0\x01\x01\x04\0" + b"\xff" * 11), b"", "a number of its index is too long"),
+    (block(0x0CDB3A2A, bytes(16) + b"\0\x01\x01\x04\0" + b"\xff\xff\xff\xff\x0f"), b"", "its index ends too early"),
+    (b"", b"", "a block of its index is none"),
 ]
 
 
@@ -315,8 +314,7 @@ def test_an_index_that_nobody_wrote_is_an_answer(tmp_path: Path) -> None:
         (tmp_path / "manifest.ocdbt").write_bytes(content)
         (tmp_path / "x").write_bytes(data)
         found = read_database(tmp_path, "")
-        assert isinstance(found, Whys) and len(found.texts) == 1, told
-        assert told in found.texts[0] or told == "manifest", found
+        assert found == Whys((told,))
     entries = {b"k": b"v", b"l": b""}
     data = leaf(entries)
     (tmp_path / "manifest.ocdbt").write_bytes(manifest(b"x", 0, len(data)))
