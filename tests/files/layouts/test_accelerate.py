@@ -16,6 +16,7 @@ from countermark.run.checkpoint import (
     ComponentRead,
     ComponentStepMismatch,
     ComponentUnreadable,
+    DataPositionMismatch,
     PublicationUnobserved,
     WeightsOnlyCheckpoint,
     admit_weights_only,
@@ -208,6 +209,57 @@ def test_what_is_missing_beside_what_is_unreadable_is_told_with_it(tmp_path: Pat
     changes = {"random_states_1.pkl": process(None), "random_states_0.pkl": None}
     found = read(written(tmp_path / "checkpoint_0", CLEAN, Break("", changes, ()))).components[GENERATORS]
     assert isinstance(found, ComponentUnreadable) and len(found.whys) == 2
+
+
+# -------------------------------------------------------------------------------------------- the place that a loop registered
+
+
+def registered(**changes: Any) -> Files:
+    """A folder whose loop registered where it is, after an object of the script."""
+    place = {"countermark": 1, "global_step": 4, "micro_batches": TAKEN, "epoch": 0, "batch": TAKEN, "batches_per_epoch": 16} | changes
+    own = {"custom_checkpoint_0.pkl": torch_file({"seen": 3}), "custom_checkpoint_1.pkl": torch_file(place)}
+    return {name: content for name, content in CLEAN.items() if not name.startswith("dl_")} | own
+
+
+def test_the_place_that_a_loop_registered_is_that_in_the_data(tmp_path: Path) -> None:
+    folder = written(tmp_path / "checkpoint_0", registered())
+    readback = read(folder)
+    assert defects(folder) == Counter([PublicationUnobserved(IN_PLACE.whys)])
+    assert (readback.step, readback.micro_batches, readback.epoch) == (4, TAKEN, 0.5)
+    found = {one: part for one, part in readback.components.items() if isinstance(part, ComponentRead)}
+    assert [file.name for file in found[POSITION].files] == ["custom_checkpoint_1.pkl"]
+    assert [(one.source, one.step) for one in found[POSITION].steps] == [("custom_checkpoint_1.pkl: global_step", 4)]
+    assert "custom_checkpoint_0.pkl" in {file.name for file in found[OPTIMIZER].files}
+
+
+PLACES: list[tuple[dict[str, Any], list[admission.CheckpointDefect]]] = [
+    ({"global_step": 5}, [ComponentStepMismatch(OPTIMIZER, 4), ComponentStepMismatch(SCHEDULER, 4)]),
+    (
+        {"batches_per_epoch": 0},
+        [missing(POSITION), unread(OPTIMIZER, "custom_checkpoint_1.pkl: it does not tell where in the data its loop is")],
+    ),
+    (
+        {"micro_batches": -1},
+        [missing(POSITION), unread(OPTIMIZER, "custom_checkpoint_1.pkl: it does not tell where in the data its loop is")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "found"), PLACES)
+def test_a_place_of_another_step_or_of_none_is_named(
+    tmp_path: Path, changes: dict[str, Any], found: list[admission.CheckpointDefect]
+) -> None:
+    folder = written(tmp_path / "checkpoint_0", registered(**changes))
+    told = expected(IN_PLACE, 5, Break("", {}, tuple(found)))
+    assert {one: times for one, times in defects(folder).items() if not isinstance(one, DataPositionMismatch)} == told
+
+
+def test_steps_that_a_gradient_scaler_skipped_are_the_loops_all_the_same(tmp_path: Path) -> None:
+    """The optimizer and the scheduler take none of them, and the folder's name counts saves."""
+    lagging = {"optimizer.bin": torch_file(optimizer(step=3)), "scheduler.bin": torch_file(scheduler(3)), "scaler.pt": torch_file({})}
+    folder = written(tmp_path / "checkpoint_0", registered() | lagging)
+    assert read(folder).step == 4
+    assert defects(folder) == Counter([PublicationUnobserved(IN_PLACE.whys)])
 
 
 # ----------------------------------------------------------------------------------------------------- stopped and named

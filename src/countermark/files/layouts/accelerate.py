@@ -4,8 +4,9 @@ Rules kept here:
 
 1. Of models, optimizers, schedulers, data loaders and the script's own objects the first has no number and the others count from 1: one
    that is missing among them is named. Nothing in the folder tells how many there were.
-2. ``checkpoint_N`` counts saves. The step is the optimizers' own; the ``step`` beside the generators counts micro batches since the data
-   last ended, and all processes must agree on it.
+2. ``checkpoint_N`` counts saves. The step is the one that a loop registered, since optimizers skip some where gradients are scaled, and
+   else the optimizers' own; the ``step`` beside the generators counts micro batches since the data last ended, and all processes must
+   agree on it.
 3. A scheduler is stepped once for each process, unless the batches were split among them.
 4. Where the loader kept no state, and no loop registered where it is (as the loops do that Countermark follows), nothing tells the place in
    the data. A pickled sampler holds live objects, and is read by nobody.
@@ -59,7 +60,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     _optimizers(optimizer, folder, names, reading, pieces.get(Component.OPTIMIZER_STATE))
     generators, processes = _generators(folder, names)
     scheduler = _schedulers(folder, names, reading, processes, frozenset(witness.step for witness in optimizer.steps))
-    reading.step = next((witness.step for witness in (*optimizer.steps, *scheduler.steps)), None)
+    reading.step = next((witness.step for witness in (*position.steps, *optimizer.steps, *scheduler.steps)), None)
     return reading.settle(
         {
             Component.MODEL_WEIGHTS: pieces.get(Component.MODEL_WEIGHTS) or _weights(folder, names, reading),
