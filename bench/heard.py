@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from countermark.store.creation import LEDGER_FILE, TICKET_FILE
 from countermark.store.postgres import connect, read_url
-from countermark.store.ticket import ticket
+from countermark.store.ticket import Ticket
 
 #: A statement, its values by place or by name (COMMIT has none), and whether its rows are fetched.
 Said: TypeAlias = tuple[str, Any, bool]
@@ -149,7 +149,7 @@ def bare_runner(url: str, heard: Heard) -> Generator[Callable[[Sequence[Said]], 
                 cursor.execute(text, given)
 
             def run(saying: Sequence[Said]) -> None:
-                with ticket(queue, _WAIT_S):
+                with Ticket(queue, _WAIT_S):
                     for text, given, fetched in saying:
                         cursor.execute(text, given)
                         if fetched:

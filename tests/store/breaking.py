@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from sqlalchemy import Connection
 
+from countermark.store import transaction
 from countermark.store.statements import Statement
 
 
@@ -47,7 +48,7 @@ class Breaking:
 def breaking(at: int, how: type[Broke] = Failed) -> Iterator[Breaking]:
     """While it lasts, the ``at``-th step of any store's call is where it breaks."""
     breaks = Breaking(at, how)
-    commit = Connection.commit
+    commit = transaction.commit
 
     def stepped(name: str, honest: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -65,5 +66,5 @@ def breaking(at: int, how: type[Broke] = Failed) -> Iterator[Breaking]:
     with ExitStack() as planted:
         for owner, name in ((Statement, "run"), (Statement, "rows"), (Statement, "together"), (Connection, "execute")):
             planted.enter_context(patch.object(owner, name, stepped("a statement", getattr(owner, name))))
-        planted.enter_context(patch.object(Connection, "commit", committing))
+        planted.enter_context(patch.object(transaction, "commit", committing))
         yield breaks

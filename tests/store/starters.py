@@ -21,7 +21,7 @@ from tests.store.examples import CONTEXT
 
 def without_turns() -> None:
     """The fault: whoever makes a store does not exclude the others."""
-    sqlite.__dict__["turn"] = lambda folder, wait_s: nullcontext()
+    sqlite.__dict__["Turn"] = lambda folder, wait_s: nullcontext()
     postgres.__dict__["MAKING"] = os.getpid()
 
 

@@ -60,7 +60,7 @@ from countermark.run.records import (
     SweepIdTaken,
     SweepUnknown,
 )
-from countermark.store import Store, base
+from countermark.store import Store, base, transaction
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
 from tests.run.examples import CHECKPOINT, claim, demand_id, desired, key, nonce, transition, work
@@ -128,7 +128,7 @@ def test_what_cannot_be_kept_is_refused_field_by_field(store: Store) -> None:
 
 def never_committed() -> AbstractContextManager[object]:
     """Answers before a commit that never comes."""
-    return planted(Connection, "commit", Connection.rollback)()
+    return planted(transaction, "commit", Connection.rollback)()
 
 
 @proven_by(never_committed)

@@ -1,16 +1,16 @@
 """On which level each call of a store commits: what is decided upon waits for the disk, on either ledger, and only hints do not."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, text
 
 from countermark.run.attempts import InitialAttempt
 from countermark.run.claims import Adjudication, Dispatched, SetAside
-from countermark.store import Store
+from countermark.store import Store, transaction
 from countermark.store.postgres import PostgresStore
 from countermark.store.sqlite import SqliteFile, SqliteStore, _Transaction
 from tests.faults import planted, proven_by
@@ -55,33 +55,27 @@ def level(connection: Connection) -> str:
 def noted(store: Store) -> Iterator[list[tuple[str, str]]]:
     """The commits of a store that had something to write: where, and on which level."""
     found: list[tuple[str, str]] = []
-    with ExitStack() as listening:
-        for name, engine in engines(store).items():
+    names = {engine: name for name, engine in engines(store).items()}
+    honest = transaction.commit
 
-            def committing(connection: Connection, name: str = name) -> None:
-                if _writes(connection):
-                    found.append((name, level(connection)))
+    def committing(connection: Connection) -> None:
+        if _writes(connection):
+            found.append((names[connection.engine], level(connection)))
+        honest(connection)
 
-            for what, told in (("begin", _beginning), ("commit", committing)):
-                event.listen(engine, what, told)
-                listening.callback(event.remove, engine, what, told)
+    with planted(transaction, "commit", committing)():
         yield found
-
-
-def _beginning(connection: Connection) -> None:
-    connection.info["changes before"] = _changes(connection)
 
 
 def _writes(connection: Connection) -> bool:
     """Whether the transaction wrote, or may have: a reading commits as well, and nothing of it waits for anything."""
     if connection.dialect.name == "postgresql":
         return str(connection.execute(text("SHOW transaction_read_only")).scalar_one()) == "off"
-    return _changes(connection) > connection.info["changes before"]
-
-
-def _changes(connection: Connection) -> int:
-    """How many rows this connection to SQLite changed in its life; 0 for others."""
-    return int(getattr(connection.connection.dbapi_connection, "total_changes", 0))
+    driver: Any = connection.connection.dbapi_connection
+    # How many rows it changed in its life, and had at its last commit.
+    before = connection.info.get("changes before", 0)
+    connection.info["changes before"] = driver.total_changes
+    return bool(driver.total_changes > before)
 
 
 @contextmanager
@@ -89,8 +83,8 @@ def hints_are_all() -> Iterator[None]:
     """The fault: every transaction may be lost with the power."""
     honest, hold = SqliteFile.transaction, PostgresStore._hold
 
-    def lightly(self: SqliteFile, begin: Any, hint: bool = True) -> Any:
-        return honest(self, begin, hint=True)
+    def lightly(self: SqliteFile, first: Any, begin: Any, hint: bool = True) -> Any:
+        return honest(self, first, begin, hint=True)
 
     def hastily(self: PostgresStore, connection: Connection, run_id: str, *more: Any) -> object:
         held = hold(self, connection, run_id, *more)

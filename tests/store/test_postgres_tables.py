@@ -18,6 +18,7 @@ from countermark.store.interface import Finding
 from countermark.store.postgres import PostgresStore
 from countermark.store.postgres_schema import TABLES
 from countermark.store.schema import DERIVED, LEDGER, OBSERVATIONS
+from countermark.store.transaction import itself
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
 from tests.run.examples import desired, work
@@ -182,7 +183,7 @@ def told(store: PostgresStore, statement: str) -> tuple[str, str]:
 
 
 def schema_findings(store: PostgresStore) -> list[Finding]:
-    with store._transaction(lambda connection: None) as connection:
+    with store._transaction(itself) as connection:
         found = list(postgres_checks.schema_findings(connection, store.location))
         connection.rollback()
     return found

@@ -37,7 +37,7 @@ from countermark.store.failures import (
 from countermark.store.filesystem import Mount
 from countermark.store.schema import SCHEMA_VERSION
 from countermark.store.sqlite import SqliteStore
-from countermark.store.ticket import ticket
+from countermark.store.ticket import Ticket
 from tests.faults import planted, proven_by
 from tests.run.examples import demand_id, desired, key, transition
 from tests.store.examples import CONTEXT, RUN, loaded, recorded, won
@@ -419,7 +419,7 @@ def test_a_database_that_may_not_grow_is_full_and_whole(folder: Path) -> None:
 
 
 def test_who_waits_in_vain_is_told_for_how_long_and_for_whom(folder: Path) -> None:
-    with SqliteStore.open(folder, create=False, wait_s=0.2) as store, ticket(folder / TICKET_FILE, 1):
+    with SqliteStore.open(folder, create=False, wait_s=0.2) as store, Ticket(folder / TICKET_FILE, 1):
         said = failure(lambda: store.cancel(RUN, "ada", 1))
         assert isinstance(said, StoreLocked)
         assert (said.holder, 200 <= said.waited_ms < 2_000) == (str(os.getpid()), True)
@@ -451,13 +451,13 @@ def deferred() -> Iterator[None]:
     honest = room.SqliteFile.transaction
 
     @contextmanager
-    def transaction(self: room.SqliteFile, begin: str) -> Iterator[Connection]:
-        with honest(self, "BEGIN") as connection:
-            yield connection
+    def transaction(self: room.SqliteFile, first: Callable[[Connection], object], begin: str) -> Iterator[object]:
+        with honest(self, first, "BEGIN") as given:
+            yield given
             time.sleep(0.03)
 
     with ExitStack() as faults:
-        faults.enter_context(planted(room, "turn", lambda *_: nullcontext())())
+        faults.enter_context(planted(room, "Turn", lambda *_: nullcontext())())
         faults.enter_context(planted(room.SqliteFile, "transaction", transaction)())
         yield
 

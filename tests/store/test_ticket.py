@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from countermark.store import ticket as room
-from countermark.store.ticket import TicketTimeout, ticket
+from countermark.store.ticket import Ticket, TicketTimeout
 from tests.faults import planted, proven_by
 
 
@@ -42,7 +42,7 @@ def test_one_at_a_time_holds_it_threads_too(tmp_path: Path) -> None:
     def work() -> None:
         nonlocal inside, most
         for _ in range(5):
-            with ticket(tmp_path / "t", 10):
+            with Ticket(tmp_path / "t", 10):
                 with guard:
                     inside += 1
                     most = max(most, inside)
@@ -74,16 +74,16 @@ def turns_before_the_waiter(path: Path) -> int:
 
     def wait() -> None:
         waiting.set()
-        with ticket(path, 10):
+        with Ticket(path, 10):
             had.set()
 
-    with ticket(path, 10):
+    with Ticket(path, 10):
         thread = threading.Thread(target=wait)
         thread.start()
         waiting.wait()
         time.sleep(0.2)
     while not had.is_set() and turns < 400:
-        with ticket(path, 10):
+        with Ticket(path, 10):
             if not had.is_set():
                 turns += 1
                 time.sleep(0.004)
@@ -99,20 +99,20 @@ def test_who_writes_in_a_loop_cannot_starve_who_waits(tmp_path: Path) -> None:
 
 
 def test_a_wait_is_bounded_and_names_the_holder(tmp_path: Path) -> None:
-    with ticket(tmp_path / "t", 1), pytest.raises(TicketTimeout) as caught, ticket(tmp_path / "t", 0.1):
+    with Ticket(tmp_path / "t", 1), pytest.raises(TicketTimeout) as caught, Ticket(tmp_path / "t", 0.1):
         pytest.fail("two hold one ticket")
     assert 100 <= caught.value.waited_ms < 1_000
     assert caught.value.holder == str(os.getpid())
-    with ticket(tmp_path / "t", 0) as waited_s:
+    with Ticket(tmp_path / "t", 0) as waited_s:
         assert waited_s < 0.05
 
 
 def test_who_waited_in_vain_leaves_the_door_free(tmp_path: Path) -> None:
-    with ticket(tmp_path / "t", 1):
+    with Ticket(tmp_path / "t", 1):
         for _ in range(3):
-            with pytest.raises(TicketTimeout), ticket(tmp_path / "t", 0.02):
+            with pytest.raises(TicketTimeout), Ticket(tmp_path / "t", 0.02):
                 pytest.fail("two hold one ticket")
-    with ticket(tmp_path / "t", 0):
+    with Ticket(tmp_path / "t", 0):
         pass
 
 
@@ -120,31 +120,31 @@ def test_a_killed_holder_leaves_nothing_locked(tmp_path: Path) -> None:
     ready, told = os.pipe()
     child = os.fork()
     if not child:
-        with ticket(tmp_path / "t", 1):
+        with Ticket(tmp_path / "t", 1):
             os.write(told, b"x")
             time.sleep(60)
         os._exit(0)
     assert os.read(ready, 1) == b"x"
-    with pytest.raises(TicketTimeout) as caught, ticket(tmp_path / "t", 0.05):
+    with pytest.raises(TicketTimeout) as caught, Ticket(tmp_path / "t", 0.05):
         pytest.fail("two hold one ticket")
     assert caught.value.holder == str(child)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    with ticket(tmp_path / "t", 1):
+    with Ticket(tmp_path / "t", 1):
         pass
     os.close(ready)
     os.close(told)
 
 
 def test_an_exception_inside_gives_it_back(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ticket(tmp_path / "t", 1):
+    with pytest.raises(KeyError), Ticket(tmp_path / "t", 1):
         raise KeyError
-    with ticket(tmp_path / "t", 0):
+    with Ticket(tmp_path / "t", 0):
         pass
 
 
 @pytest.mark.parametrize("content", [b"", b"not a number", b"\xff" * 64])
 def test_whatever_stands_in_the_file_is_only_a_hint(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t").write_bytes(content)
-    with ticket(tmp_path / "t", 1):
+    with Ticket(tmp_path / "t", 1):
         assert (tmp_path / "t").read_bytes()[:20].strip() == str(os.getpid()).encode()

@@ -9,6 +9,7 @@ from typing import Final
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import Connection
 
 from countermark.run.claims import Adjudication, Dispatched, SetAside
 from countermark.store import Store, StoreError, sqlite
@@ -18,7 +19,7 @@ from countermark.store.postgres import PostgresStore
 from countermark.store.postgres_schema import SCHEMA
 from countermark.store.sqlite import SqliteStore
 from countermark.store.statements import Statement
-from countermark.store.ticket import ticket
+from countermark.store.ticket import Ticket
 from tests.faults import planted, proven_by
 from tests.run.examples import claim, desired, key, transition
 from tests.run.test_claims import RETRY
@@ -60,7 +61,7 @@ def impatient(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]
 def held(store: Store, address: str) -> Iterator[None]:
     """Another program holds what a writer of the run needs: the ticket, or the run's row."""
     if isinstance(store, SqliteStore):
-        with ticket(store.folder / TICKET_FILE, 1):
+        with Ticket(store.folder / TICKET_FILE, 1):
             yield
         return
     with psycopg.connect(address) as raw:
@@ -81,7 +82,7 @@ def waits(store: Store, call: Callable[[Store], object]) -> bool:
 @contextmanager
 def nobody_is_waited_for() -> Iterator[None]:
     with (
-        planted(sqlite, "turn", lambda *_: nullcontext())(),
+        planted(sqlite, "Turn", lambda *_: nullcontext())(),
         planted(
             PostgresStore, "_hold", lambda self, connection, run_id, *more: [({},), *Statement.together(connection, *more, run_id=run_id)]
         )(),
@@ -110,8 +111,8 @@ def embedded(tmp_path: Path) -> Iterator[SqliteStore]:
         yield store
 
 
-def begun_as_a_reader(self: sqlite.SqliteFile, begin: str, hint: bool = False) -> object:
-    return TRANSACTION(self, "BEGIN", hint)
+def begun_as_a_reader(self: sqlite.SqliteFile, first: Callable[[Connection], object], begin: str, hint: bool = False) -> object:
+    return TRANSACTION(self, first, "BEGIN", hint)
 
 
 TRANSACTION: Final = sqlite.SqliteFile.transaction

@@ -31,10 +31,10 @@ def dying_after_the_first_commit(store: SqliteStore) -> Iterator[None]:
 
     def dying(real: Any) -> Any:
         @contextmanager
-        def transaction(begin: str, hint: bool = False) -> Iterator[Any]:
+        def transaction(first: Any, begin: str, hint: bool = False) -> Iterator[Any]:
             nonlocal commits
-            with real(begin, hint=hint) as connection:
-                yield connection
+            with real(first, begin, hint=hint) as given:
+                yield given
                 if commits and begin == "BEGIN IMMEDIATE":
                     raise Died
             commits += begin == "BEGIN IMMEDIATE"

@@ -15,9 +15,9 @@ Rules kept here:
 import os
 import select as system
 import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Self, final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final, Self, TypeVar, final
 
 from sqlalchemy import Connection, bindparam, create_engine, event, func, select, text
 from sqlalchemy.dialects.postgresql import insert
@@ -46,7 +46,9 @@ from countermark.store.postgres_schema import MAKING, SCHEMA, TABLES, postgres_s
 from countermark.store.rows import Row
 from countermark.store.schema import SCHEMA_VERSION, runs
 from countermark.store.statements import Statement
-from countermark.store.transaction import Transaction
+from countermark.store.transaction import Transaction, itself
+
+Given = TypeVar("Given")
 
 #: Of every transaction that writes.
 LEVEL: Final = "READ COMMITTED"
@@ -229,10 +231,11 @@ class PostgresDatabase:
         """A connection for one transaction. One that served well is kept as it is for the next: an engine's pool takes it apart and puts it
         together again, which costs more than a statement."""
         connection = self._idle_one() or self._engine.connect()
-        if connection.get_execution_options().get("postgresql_readonly", False) is read_only:
-            return connection
-        level = "REPEATABLE READ" if read_only else LEVEL
-        return connection.execution_options(isolation_level=level, postgresql_readonly=read_only)
+        driver: Any = connection.connection.dbapi_connection
+        if driver.read_only is not read_only:
+            connection.dialect.set_isolation_level(driver, "REPEATABLE READ" if read_only else LEVEL)
+            driver.read_only = read_only
+        return connection
 
     def _idle_one(self) -> Connection | None:
         while True:
@@ -257,9 +260,9 @@ class PostgresDatabase:
             _forgotten(self._idle.pop())
         self._engine.dispose()
 
-    def begun(self, first: Callable[[Connection], object], read_only: bool) -> Connection:
-        """A connection on which the transaction's first statement was answered. Nothing was written by then, so a connection that
-        had broken while nobody used it is replaced, and a server that is just starting is waited for."""
+    def begun(self, first: Callable[[Connection], Given], read_only: bool) -> tuple[Connection, Given]:
+        """A connection, and what ``first`` gave on it. Nothing is written by then, so a connection that had broken while nobody used it is
+        replaced, and a server that is just starting is waited for."""
         self._own()
         deadline = time.monotonic() + self._wait_s
         renewed = False
@@ -267,8 +270,7 @@ class PostgresDatabase:
             connection: Connection | None = None
             try:
                 connection = self._lent(read_only)
-                first(connection)
-                return connection
+                return connection, first(connection)
             except BaseException as error:
                 broken = connection is not None and connection.invalidated
                 if connection is not None:
@@ -290,8 +292,8 @@ class PostgresDatabase:
         """A failure of the environment as ours; None for mistakes of ours."""
         return translation(error, self._url, self._wait_s)
 
-    def _transaction(self, first: Callable[[Connection], object], read_only: bool = False) -> AbstractContextManager[Connection]:
-        """One transaction, committed when the block ends without an exception."""
+    def _transaction(self, first: Callable[[Connection], Given], read_only: bool = False) -> AbstractContextManager[Given]:
+        """One transaction, committed when the block ends without an exception; ``first`` gives what the block is given."""
         return _Transaction(self, first, read_only)
 
     def _refuse_hasty(self, commits: object) -> None:
@@ -299,10 +301,14 @@ class PostgresDatabase:
             raise StoreError(CommitNotDurable(self.location, ("synchronous_commit=off",)))
 
     def _reading(self) -> AbstractContextManager[Connection]:
-        return self._transaction(nothing, read_only=True)
+        return self._transaction(itself, read_only=True)
 
     def _planning(self) -> AbstractContextManager[Connection]:
-        return self._transaction(lambda connection: self._refuse_hasty(_COMMITS.rows(connection)[0]["commits"]))
+        def first(connection: Connection) -> Connection:
+            self._refuse_hasty(_COMMITS.rows(connection)[0]["commits"])
+            return connection
+
+        return self._transaction(first)
 
     def close(self) -> None:
         self._let_go()
@@ -338,13 +344,13 @@ class PostgresStore(PostgresDatabase, SqlStore):
 
     def _recognize(self, create: bool) -> bool:
         """Whether the store was made now; refused where there is none, or one of another version."""
-        with self._transaction(nothing) as connection:
+        with self._transaction(itself) as connection:
             version = version_in(connection)
         made = False
         if version is None:
             if not create:
                 raise StoreError(StoreMissing(self.location))
-            with self._transaction(nothing) as connection:
+            with self._transaction(itself) as connection:
                 made = make_schema(connection)
                 version = version_in(connection)
         if version != SCHEMA_VERSION:
@@ -368,11 +374,11 @@ class PostgresStore(PostgresDatabase, SqlStore):
         self._refuse_hasty(row["commits"])
         return held
 
-    @contextmanager
-    def _writing(self, run_id: str) -> Generator[Held, None, None]:
-        told: list[list[tuple[Row, ...]]] = []
-        with self._transaction(lambda connection: told.append(self._hold(connection, run_id, *ledger.OF_RUN))) as connection:
-            yield Held(connection, run_id, self._material, told[-1][1:])
+    def _writing(self, run_id: str) -> AbstractContextManager[Held]:
+        def first(connection: Connection) -> Held:
+            return Held(connection, run_id, self._material, self._hold(connection, run_id, *ledger.OF_RUN)[1:])
+
+        return self._transaction(first)
 
     def _observed(self) -> AbstractContextManager[Connection]:
         return self._reading()
@@ -380,20 +386,18 @@ class PostgresStore(PostgresDatabase, SqlStore):
     def _searching(self) -> AbstractContextManager[Connection]:
         return self._reading()
 
-    @contextmanager
-    def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
+    def _observing(self, run_id: str) -> AbstractContextManager[Connection | None]:
         """The run is held, so that the order of its sweeps is the order of their commits."""
-        recorded: list[bool] = []
-        with self._transaction(lambda connection: recorded.append(bool(self._hold(connection, run_id)[0]))) as connection:
-            yield connection if recorded[-1] else None
+        return self._transaction(lambda connection: connection if self._hold(connection, run_id)[0] else None)
 
-    @contextmanager
-    def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> Generator[tuple[Connection, Connection], None, None]:
+    def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> AbstractContextManager[tuple[Connection, Connection]]:
         """One transaction for both, so nothing can lie between them."""
-        found: list[str | None] = []
-        with self._transaction(lambda connection: found.append(sweeps.run_of(connection, sweep_id))) as connection:
-            self._hold(connection, found[-1] or "")
-            yield connection, connection
+
+        def first(connection: Connection) -> tuple[Connection, Connection]:
+            self._hold(connection, sweeps.run_of(connection, sweep_id) or "")
+            return connection, connection
+
+        return self._transaction(first)
 
     # ------------------------------------------------------------------------------------------------------ the tables
 
@@ -406,25 +410,26 @@ class PostgresStore(PostgresDatabase, SqlStore):
         with self._reading() as connection:
             found = tuple(postgres_checks.data_findings(connection, self.location))
         # Nothing of it lasts: the schema as it should be is made beside ours for comparison, and rolled back.
-        with self._transaction(nothing) as connection:
+        with self._transaction(itself) as connection:
             schema = tuple(postgres_checks.schema_findings(connection, self.location))
             connection.rollback()
         return (*schema, *found)
 
 
 @final
-class _Transaction(Transaction):
+class _Transaction(Transaction[Given]):
     """What ``_transaction`` gives."""
 
     __slots__ = ("_first", "_read_only", "_store")
 
-    def __init__(self, store: PostgresDatabase, first: Callable[[Connection], object], read_only: bool) -> None:
+    def __init__(self, store: PostgresDatabase, first: Callable[[Connection], Given], read_only: bool) -> None:
         self._store = store
         self._first = first
         self._read_only = read_only
 
-    def begin(self) -> Connection:
-        return self._store.begun(self._first, self._read_only)
+    def begin(self) -> Given:
+        self.connection, given = self._store.begun(self._first, self._read_only)
+        return given
 
     def keep(self) -> None:
         self._store.given_back(self.connection)
@@ -442,10 +447,6 @@ class _Transaction(Transaction):
 
     def translation(self, error: BaseException | None) -> StoreError | None:
         return self._store.translation(error)
-
-
-def nothing(connection: Connection) -> None:
-    """The first statement of a transaction that nothing has to come before."""
 
 
 def _forgotten(connection: Connection) -> None:

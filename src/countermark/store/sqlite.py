@@ -12,10 +12,11 @@ Rules kept here:
 import os
 import sqlite3
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, Literal, Self, final
+from types import TracebackType
+from typing import Final, Generic, Literal, Self, TypeVar, final
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine
@@ -43,10 +44,13 @@ from countermark.store.filesystem import mount_under, network_type
 from countermark.store.interface import Finding
 from countermark.store.ledger import is_recorded, version_of
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
-from countermark.store.sqlite_errors import translated, translation
-from countermark.store.ticket import TicketTimeout, open_ticket, ticket
-from countermark.store.transaction import Transaction
+from countermark.store.sqlite_errors import os_failure, translated, translation
+from countermark.store.statements import cursor_of
+from countermark.store.ticket import Ticket, TicketTimeout, open_ticket
+from countermark.store.transaction import Transaction, itself
 from countermark.store.where import JSON_WORD, json_word
+
+Given = TypeVar("Given")
 
 #: How long a writer waits for its turn, in seconds.
 WAIT_S: Final = 20.0
@@ -126,7 +130,9 @@ class SqliteFile:
         try:
             return self._idle.pop()
         except IndexError:
-            return self.engine.connect()
+            connection = self.engine.connect()
+            connection.begin()
+            return connection
 
     def given_back(self, connection: Connection) -> None:
         """The connection served well."""
@@ -138,35 +144,38 @@ class SqliteFile:
             self._idle.pop().close()
         self.engine.dispose()
 
-    def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"], hint: bool = False) -> AbstractContextManager[Connection]:
-        """One transaction, committed when the block ends without an exception. A ``hint`` may be lost with the power."""
-        return _Transaction(self, begin, hint)
+    def transaction(
+        self, first: Callable[[Connection], Given], begin: Literal["BEGIN", "BEGIN IMMEDIATE"], hint: bool = False
+    ) -> AbstractContextManager[Given]:
+        """One transaction, committed when the block ends without an exception; ``first`` gives what the block is given. A ``hint`` may be
+        lost with the power."""
+        return _Transaction(self, first, begin, hint)
 
 
 @final
-class _Transaction(Transaction):
+class _Transaction(Transaction[Given]):
     """What ``SqliteFile.transaction`` gives."""
 
-    __slots__ = ("_begin", "_database", "_hint")
+    __slots__ = ("_begin", "_database", "_first", "_hint")
 
-    def __init__(self, database: SqliteFile, begin: str, hint: bool) -> None:
+    def __init__(self, database: SqliteFile, first: Callable[[Connection], Given], begin: str, hint: bool) -> None:
         self._database = database
+        self._first = first
         self._begin = begin
         self._hint = hint
 
-    def begin(self) -> Connection:
+    def begin(self) -> Given:
         connection = self.connection = self._database.lent()
         try:
-            connection.begin()
-            cursor = connection.connection.cursor()
+            cursor = cursor_of(connection)
             if self._hint:
                 cursor.execute("PRAGMA synchronous=NORMAL")
             cursor.execute(self._begin)
             self._database.still_there()
+            return self._first(connection)
         except BaseException:
             self.undo()
             raise
-        return connection
 
     def keep(self) -> None:
         if self._hint:
@@ -190,7 +199,7 @@ class _Transaction(Transaction):
     def _heavily(self) -> None:
         """The next transaction waits for the disk again, or has another connection."""
         try:
-            self.connection.connection.cursor().execute(f"PRAGMA synchronous={self._database.synchronous}")
+            cursor_of(self.connection).execute(f"PRAGMA synchronous={self._database.synchronous}")
         except BaseException:
             self.connection.invalidate()
             self.connection.close()
@@ -232,18 +241,44 @@ def refuse_network(folder: Path) -> None:
         raise StoreError(StoreOnNetwork(where, kind))
 
 
-@contextmanager
-def turn(path: Path, wait_s: float) -> Generator[None, None, None]:
-    """A store's ticket, which is the file at ``path``, with its failures as ours."""
-    try:
-        with ticket(path, wait_s):
-            yield
-    except TicketTimeout as error:
-        raise StoreError(StoreLocked(str(path.parent), error.waited_ms, error.holder)) from error
-    except Exception as error:
-        if (told := translation(error, path, wait_s)) is None:
+@final
+class Turn(Ticket):
+    """A store's ticket, with its failures as ours."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> float:
+        try:
+            return super().__enter__()
+        except TicketTimeout as error:
+            raise StoreError(StoreLocked(str(self._path.parent), error.waited_ms, error.holder)) from error
+        except OSError as error:
+            raise StoreError(os_failure(error, self._path)) from error
+
+
+@final
+class _InTurn(Generic[Given]):
+    """A transaction that waits for its turn, and whose turn is over when it is."""
+
+    __slots__ = ("_transaction", "_turn")
+
+    def __init__(self, turn: Turn, transaction: AbstractContextManager[Given]) -> None:
+        self._turn = turn
+        self._transaction = transaction
+
+    def __enter__(self) -> Given:
+        self._turn.__enter__()
+        try:
+            return self._transaction.__enter__()
+        except BaseException:
+            self._turn.__exit__()
             raise
-        raise told  # noqa: B904 - the translation says what caused it
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._transaction.__exit__(kind, error, trace)
+        finally:
+            self._turn.__exit__()
 
 
 @final
@@ -289,7 +324,7 @@ class SqliteStore(SqlStore):
         refuse_network(folder)
         with translated(folder, wait_s):
             durable.make_folder(folder)
-            with turn(folder / TICKET_FILE, wait_s):
+            with Turn(folder / TICKET_FILE, wait_s):
                 made = creation.make_store(folder)
         cls.open(folder, create=False, wait_s=wait_s).close()
         return made
@@ -304,7 +339,7 @@ class SqliteStore(SqlStore):
 
     def _reading(self) -> AbstractContextManager[Connection]:
         self._own()
-        return self._ledger.transaction("BEGIN")
+        return self._ledger.transaction(itself, "BEGIN")
 
     @contextmanager
     def _searching(self) -> Generator[Connection, None, None]:
@@ -312,20 +347,22 @@ class SqliteStore(SqlStore):
         self._own()
         both = SqliteFile(self._ledger.path, "FULL", self._wait_s, beside=self._observations.path)
         try:
-            with both.transaction("BEGIN") as connection:
+            with both.transaction(itself, "BEGIN") as connection:
                 yield connection
         finally:
             both.close()
 
-    @contextmanager
-    def _writing(self, run_id: str) -> Generator[Held, None, None]:
+    def _turn(self) -> Turn:
+        return Turn(self._ticket, self._wait_s)
+
+    def _writing(self, run_id: str) -> AbstractContextManager[Held]:
         self._own()
-        with turn(self._ticket, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE") as connection:
-            yield Held(connection, run_id, self._material)
+        held = self._ledger.transaction(lambda connection: Held(connection, run_id, self._material), "BEGIN IMMEDIATE")
+        return _InTurn(self._turn(), held)
 
     def _observed(self) -> AbstractContextManager[Connection]:
         self._own()
-        return self._observations.transaction("BEGIN")
+        return self._observations.transaction(itself, "BEGIN")
 
     @contextmanager
     def _observing(self, run_id: str) -> Generator[Connection | None, None, None]:
@@ -334,14 +371,12 @@ class SqliteStore(SqlStore):
         if not recorded:
             yield None
             return
-        with turn(self._ticket, self._wait_s), self._observations.transaction("BEGIN IMMEDIATE") as connection:
+        with self._turn(), self._observations.transaction(itself, "BEGIN IMMEDIATE") as connection:
             yield connection
 
-    @contextmanager
-    def _planning(self) -> Generator[Connection, None, None]:
+    def _planning(self) -> AbstractContextManager[Connection]:
         self._own()
-        with turn(self._ticket, self._wait_s), self._ledger.transaction("BEGIN IMMEDIATE", hint=True) as connection:
-            yield connection
+        return _InTurn(self._turn(), self._ledger.transaction(itself, "BEGIN IMMEDIATE", hint=True))
 
     @contextmanager
     def _concluding(self, sweep_id: str, verdict: StoredVerdict) -> Generator[tuple[Connection, Connection], None, None]:
@@ -351,10 +386,10 @@ class SqliteStore(SqlStore):
         two leaves an entry too many, and never one too few.
         """
         self._own()
-        observations = self._observations.transaction("BEGIN IMMEDIATE")
-        with turn(self._ticket, self._wait_s):
+        observations = self._observations.transaction(itself, "BEGIN IMMEDIATE")
+        with self._turn():
             takes_out = verdict.closed and not self._late(sweep_id, verdict.version)
-            ledger = self._ledger.transaction("BEGIN IMMEDIATE", hint=takes_out)
+            ledger = self._ledger.transaction(itself, "BEGIN IMMEDIATE", hint=takes_out)
             if takes_out:
                 with ledger as control, observations as observed:
                     yield observed, control
@@ -384,7 +419,7 @@ class SqliteStore(SqlStore):
             missing = checks.missing_from_agenda(control, observed) - refused.keys()
         if missing:
             # A run may have been closed between the two snapshots: looked at once more, while nobody writes.
-            with turn(self._ticket, self._wait_s), self._reading() as control, self._observed() as observed:
+            with self._turn(), self._reading() as control, self._observed() as observed:
                 missing &= checks.missing_from_agenda(control, observed)
         return (*found, *checks.agenda_findings(missing, ledger))
 

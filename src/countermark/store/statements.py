@@ -13,9 +13,10 @@ Rules kept here:
    so the row is refused where it is read, by name, and the rows beside it are not.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, final
 
 from sqlalchemy import Connection, Executable
@@ -30,16 +31,16 @@ _CURSORS: Final = "countermark.cursors"
 @final
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A statement for one kind of database: its text, the values that do not change, and the order of all (None: they go by name)."""
+    """A statement for one kind of database: its text, the values that do not change, and what puts all in order (None: they go by name)."""
 
     text: str
     fixed: Mapping[str, object]
-    order: tuple[str, ...] | None
+    ordered: Callable[[Mapping[str, object]], object] | None
 
     def given(self, values: Mapping[str, object]) -> Any:
         """The values of one call, as the driver takes them."""
         named = {**self.fixed, **values} if self.fixed else values
-        return named if self.order is None else [named[name] for name in self.order]
+        return named if self.ordered is None else self.ordered(named)
 
 
 @final
@@ -114,23 +115,43 @@ class Statement:
         return int(cursor.rowcount)
 
     def _ready(self, connection: Connection, at: int = 0) -> tuple[Any, _Compiled]:
-        """A cursor in a transaction, and what to give it. A driver's cursor takes as long to make as to use, and keeps what it gave last: a
-        connection has one for all small statements, or as many as are asked in one go, for as long as the driver's lasts."""
+        """A cursor in a transaction, and what to give it. A cursor keeps what it gave last, so a large answer has one of its own."""
         if not connection.in_transaction():
             connection.begin()
         compiled = self._compiled.get(connection.dialect.name) or self._for(connection)
-        if self._large:
-            return connection.connection.cursor(), compiled
-        cursors = connection.info.setdefault(_CURSORS, [])
-        while len(cursors) <= at:
-            cursors.append(connection.connection.cursor())
-        return cursors[at], compiled
+        return connection.connection.cursor() if self._large else cursor_of(connection, at), compiled
 
     def _for(self, connection: Connection) -> _Compiled:
         compiled = self._query.compile(dialect=connection.dialect)  # type: ignore[attr-defined]
         assert isinstance(compiled, SQLCompiler)
-        order = None if compiled.positiontup is None else tuple(compiled.positiontup)
-        return self._compiled.setdefault(connection.dialect.name, _Compiled(compiled.string, compiled.params, order))
+        fixed = {name: value for name, value in compiled.params.items() if not compiled.binds[name].required}
+        ordered = None if compiled.positiontup is None else _in_order(compiled.positiontup)
+        return self._compiled.setdefault(connection.dialect.name, _Compiled(compiled.string, fixed, ordered))
+
+
+def _in_order(names: Sequence[str]) -> Callable[[Mapping[str, object]], object]:
+    """Values by their names in this order."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda named: [named[name] for name in names]
+
+
+def cursor_of(connection: Connection, at: int = 0) -> Any:
+    """The driver's cursor for small statements. It takes as long to make as to use: a connection has one for all of them, or as many as are
+    asked in one go, for as long as the driver's lasts."""
+    cursors = connection.info.setdefault(_CURSORS, [])
+    while len(cursors) <= at:
+        cursors.append(connection.connection.cursor())
+    return cursors[at]
+
+
+def commit(connection: Connection) -> None:
+    """Commit by the driver. What SQLAlchemy holds for its transaction goes on, and is that of the next one on this connection."""
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        driver.commit()
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _theirs(connection, "COMMIT", error) from error
 
 
 def undecodable(error: BaseException | None) -> bool:

@@ -13,8 +13,6 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -68,24 +66,35 @@ def _holder(descriptor: int) -> str:
     return text if text.isascii() and text.isdigit() else ""
 
 
-@contextmanager
-def ticket(path: Path, wait_s: float) -> Generator[float, None, None]:
-    """Hold the counter of the file at ``path`` (made when it is not there); yields the seconds that the wait took.
+class Ticket:
+    """Holds the counter of the file at ``path`` (made when it is not there) for a block, which is given the seconds that the wait took.
 
     Raises ``TicketTimeout`` after ``wait_s`` seconds and ``OSError`` when the file cannot be opened for writing.
     """
-    descriptor = open_ticket(path)
-    began_s = time.monotonic()
-    try:
-        _take(descriptor, _DOOR, began_s, wait_s)
+
+    __slots__ = ("_descriptor", "_path", "_wait_s")
+
+    def __init__(self, path: Path, wait_s: float) -> None:
+        self._path = path
+        self._wait_s = wait_s
+
+    def __enter__(self) -> float:
+        descriptor = self._descriptor = open_ticket(self._path)
+        began_s = time.monotonic()
         try:
-            _take(descriptor, _COUNTER, began_s, wait_s)
-        finally:
-            _set(descriptor, fcntl.F_UNLCK, _DOOR)
-        _note_holder(descriptor)
-        yield time.monotonic() - began_s
-    finally:
-        os.close(descriptor)
+            _take(descriptor, _DOOR, began_s, self._wait_s)
+            try:
+                _take(descriptor, _COUNTER, began_s, self._wait_s)
+            finally:
+                _set(descriptor, fcntl.F_UNLCK, _DOOR)
+            _note_holder(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return time.monotonic() - began_s
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
 
 
 def _note_holder(descriptor: int) -> None:

@@ -11,22 +11,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Generic, TypeVar
 
 from sqlalchemy import Connection
 
 from countermark.store.failures import StoreError
+from countermark.store.statements import commit
+
+Given = TypeVar("Given")
 
 
-class Transaction(ABC):
-    """What a store does differently at each step is below; ``connection`` is set before the first statement."""
+class Transaction(ABC, Generic[Given]):
+    """What a store does differently at each step is below; ``begin`` sets ``connection``."""
 
     __slots__ = ("connection",)
 
     connection: Connection
 
     @abstractmethod
-    def begin(self) -> Connection:
-        """The connection, on which the transaction has begun. What it took it gives back where it fails."""
+    def begin(self) -> Given:
+        """Begin, and do what comes first; gives what the block is given. What it took it gives back where it fails."""
 
     @abstractmethod
     def keep(self) -> None:
@@ -40,14 +44,13 @@ class Transaction(ABC):
     def translation(self, error: BaseException | None) -> StoreError | None:
         """A failure of the environment as ours; None for mistakes of ours."""
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Given:
         try:
-            connection = self.connection = self.begin()
+            return self.begin()
         except Exception as error:
             if (told := self.translation(error)) is None:
                 raise
             raise told  # noqa: B904 - the translation says what caused it
-        return connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -64,11 +67,16 @@ class Transaction(ABC):
 
     def _commit(self) -> None:
         try:
-            self.connection.commit()
+            commit(self.connection)
         except BaseException:
             self.undo()
             raise
         self.keep()
+
+
+def itself(connection: Connection) -> Connection:
+    """For a transaction in which nothing comes first: its block is given the connection."""
+    return connection
 
 
 @contextmanager

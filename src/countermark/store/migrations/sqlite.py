@@ -30,7 +30,7 @@ from countermark.store.interface import Finding
 from countermark.store.migrations.outcome import Migrated, Migration, NothingToDo, NotWhole, Plan, WouldMigrate
 from countermark.store.migrations.scripts import FILES, Database, steps, upgrade
 from countermark.store.schema import APPLICATION_ID, LEDGER, OBSERVATIONS, SCHEMA_VERSION
-from countermark.store.sqlite import WAIT_S, refuse_network, regular_file, turn
+from countermark.store.sqlite import WAIT_S, Turn, refuse_network, regular_file
 from countermark.store.sqlite_errors import translated
 
 #: The folder, in the store's own, that holds copies of what was.
@@ -257,7 +257,7 @@ def migrate(folder: Path, dry_run: bool = False, wait_s: float = WAIT_S) -> Migr
         if dry_run or not isinstance(found, WouldMigrate):
             return found
         now_ms = time.time_ns() // 1_000_000
-        with turn(folder / TICKET_FILE, wait_s):
+        with Turn(folder / TICKET_FILE, wait_s):
             return _looked_at(folder, wait_s, lambda files, versions, plan: _migrate(files, versions, plan, now_ms))
 
 

@@ -18,13 +18,14 @@ from sqlalchemy.engine import URL
 
 from countermark.store.failures import StoreError, StoreMissing, StoreOfAnotherVersion
 from countermark.store.interface import Finding
-from countermark.store.postgres import WAIT_S, PostgresDatabase, is_ours, nothing, read_url
+from countermark.store.postgres import WAIT_S, PostgresDatabase, is_ours, read_url
 from countermark.store.postgres_errors import translated
 from countermark.store.postgres_schema import MAKING
 from countermark.store.sessions import checks
 from countermark.store.sessions.base import SqlSessions
 from countermark.store.sessions.schema import SESSIONS_VERSION
 from countermark.store.sessions.steps import BEGINNING, Step, spelled, take_missing, taken_in, version_of
+from countermark.store.transaction import itself
 
 #: The schema that holds sessions, and nothing else.
 SESSIONS_SCHEMA: Final = "countermark_sessions"
@@ -52,7 +53,7 @@ class PostgresSessions(PostgresDatabase, SqlSessions):
 
     def _recognize(self, create: bool, between: Callable[[Step], object]) -> int:
         """How many steps were taken now; refused where the tables are of another version and may not be brought to this one."""
-        with self._transaction(nothing) as connection:
+        with self._transaction(itself) as connection:
             version = version_of(taken_in(connection), self.location) if is_ours(connection, SESSIONS_SCHEMA) else None
         if version == SESSIONS_VERSION:
             return 0
@@ -60,7 +61,7 @@ class PostgresSessions(PostgresDatabase, SqlSessions):
             missing = StoreMissing(self.location) if version is None else StoreOfAnotherVersion(self.location, version, SESSIONS_VERSION)
             raise StoreError(missing)
         with self._taking():
-            with self._transaction(nothing) as connection:
+            with self._transaction(itself) as connection:
                 if not is_ours(connection, SESSIONS_SCHEMA):
                     connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SESSIONS_SCHEMA}")
                     connection.exec_driver_sql(spelled(BEGINNING, "postgresql"))
@@ -85,7 +86,7 @@ class PostgresSessions(PostgresDatabase, SqlSessions):
     def check(self) -> tuple[Finding, ...]:
         with self._reading() as connection:
             found = tuple(checks.row_findings(connection, self.location))
-        with self._transaction(nothing) as connection:
+        with self._transaction(itself) as connection:
             schema = tuple(checks.schema_findings(connection, self.location, SESSIONS_SCHEMA))
             connection.rollback()
         return (*schema, *found)

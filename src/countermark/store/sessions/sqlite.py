@@ -25,9 +25,10 @@ from countermark.store.sessions import checks
 from countermark.store.sessions.base import SqlSessions
 from countermark.store.sessions.schema import SESSIONS_VERSION
 from countermark.store.sessions.steps import BEGINNING, Step, spelled, take_missing, taken_in, version_of
-from countermark.store.sqlite import WAIT_S, SqliteFile, refuse_network, turn
+from countermark.store.sqlite import WAIT_S, SqliteFile, Turn, refuse_network
 from countermark.store.sqlite_errors import translated
 from countermark.store.ticket import open_ticket
+from countermark.store.transaction import itself
 
 SESSIONS_FILE: Final = "sessions.sqlite"
 SESSIONS_TICKET: Final = "sessions.lock"
@@ -57,7 +58,7 @@ class SqliteSessions(SqlSessions):
                 if not create:
                     raise StoreError(StoreMissing(str(path)))
                 durable.make_folder(folder)
-                with turn(folder / SESSIONS_TICKET, wait_s):
+                with Turn(folder / SESSIONS_TICKET, wait_s):
                     _make(path)
             os.close(open_ticket(folder / SESSIONS_TICKET))
             store = cls(folder, SqliteFile(path, "FULL", wait_s, version=None, settings=_SETTINGS), wait_s)
@@ -77,8 +78,8 @@ class SqliteSessions(SqlSessions):
             return 0
         if not create:
             raise StoreError(StoreOfAnotherVersion(where, version, SESSIONS_VERSION))
-        with turn(self._ticket, self._wait_s):
-            return take_missing(lambda: self._file.transaction("BEGIN IMMEDIATE"), where, time.time_ns() // 1_000_000, between)
+        with Turn(self._ticket, self._wait_s):
+            return take_missing(lambda: self._file.transaction(itself, "BEGIN IMMEDIATE"), where, time.time_ns() // 1_000_000, between)
 
     @property
     def location(self) -> str:
@@ -90,12 +91,12 @@ class SqliteSessions(SqlSessions):
 
     def _reading(self) -> AbstractContextManager[Connection]:
         self._own()
-        return self._file.transaction("BEGIN")
+        return self._file.transaction(itself, "BEGIN")
 
     @contextmanager
     def _changing(self) -> Generator[Connection, None, None]:
         self._own()
-        with turn(self._ticket, self._wait_s), self._file.transaction("BEGIN IMMEDIATE") as connection:
+        with Turn(self._ticket, self._wait_s), self._file.transaction(itself, "BEGIN IMMEDIATE") as connection:
             yield connection
 
     def check(self) -> tuple[Finding, ...]:
