@@ -21,6 +21,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Select,
     Table,
     Text,
     case,
@@ -70,6 +71,14 @@ def tables(dialect: str, metadata: MetaData) -> dict[str, Table]:
     found["verdicts"] = {"ordinal": Column("ordinal", Integer), "run_id": kept("run_id", Text), "arm": kept("arm", Text)}
     found["agenda"] = {"run_id": kept("run_id", Text)}
     return {name: Table(name, metadata, *columns.values()) for name, columns in found.items()}
+
+
+def _are_few(ids: Select[Any]) -> bool:
+    return True
+
+
+def _are_many(ids: Select[Any]) -> bool:
+    return False
 
 
 class Database:
@@ -124,7 +133,10 @@ class Database:
         table = compiler.runs if subject == "runs" else self.tables[subject]
         sets: list[set[str]] = []
         for some in (asked[at : at + 50] for at in range(0, len(asked), 50)):
-            truths = [case((condition(where, table, self.dialect), 1), else_=0) for where in some]
+            # Few or not, the rows are the same: every other set is asked in the other way.
+            truths = [
+                case((condition(where, table, self.dialect, (_are_few, _are_many)[at % 2]), 1), else_=0) for at, where in enumerate(some)
+            ]
             answers = self.connection.execute(select(table.c[IDS[subject]], *truths)).fetchall()
             sets += [{str(row[0]) for row in answers if row[at]} for at in range(1, len(some) + 1)]
         return sets

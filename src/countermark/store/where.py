@@ -4,8 +4,9 @@ Rules kept here:
 
 1. Values are bound, never spliced: a filter's text reaches a database in no other way.
 2. The same rows everywhere: texts compare by their bytes, LIKE tells capitals from small letters, ILIKE folds A to Z and no more, and
-   nothing is "unknown": what NULL means is part of the condition wherever it would hold.
-3. A set is asked by its side table: EXISTS where a database can correlate, IN where it cannot (ClickHouse).
+   nothing is "unknown": where a cell may be NULL, what that means is part of the condition.
+3. A set is asked by its side table: EXISTS, which is best where many rows have the member, or IN, which is best where few have it.
+   ClickHouse has IN alone.
 4. What a run's verdict is, and whether the run is closed, is kept in tables of their own: here is said how they are asked.
 """
 
@@ -19,11 +20,13 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     BindParameter,
+    Column,
     ColumnClause,
     ColumnElement,
     Double,
     FromClause,
     LargeBinary,
+    Select,
     Text,
     and_,
     bindparam,
@@ -140,17 +143,23 @@ def json_word(cell: object) -> str:
 # ------------------------------------------------------------------------------------------------------------ the compiler
 
 
-def condition(where: Where, rows: FromClause, dialect: str) -> Truth:
-    """The condition on ``rows``, the table of the filter's subject, for a database's dialect by its name."""
-    return _Compiler(where, rows, DIALECTS[dialect]).condition(where.condition)
+def _unknown(ids: Select[Any]) -> bool:
+    return False
+
+
+def condition(where: Where, rows: FromClause, dialect: str, few: Callable[[Select[Any]], bool] = _unknown) -> Truth:
+    """The condition on ``rows``, the table of the filter's subject, for a database's dialect by its name. ``few`` tells of a query for ids
+    whether it gives so few that they are best looked up first; a database that keeps statistics knows better by itself."""
+    return _Compiler(where, rows, DIALECTS[dialect], few).condition(where.condition)
 
 
 @final
 class _Compiler:
-    def __init__(self, where: Where, rows: FromClause, dialect: Dialect) -> None:
+    def __init__(self, where: Where, rows: FromClause, dialect: Dialect, few: Callable[[Select[Any]], bool]) -> None:
         self._rows: Final = rows
         self._id: Final = IDS[where.subject]
         self._dialect: Final = dialect
+        self._few: Final = few
 
     def condition(self, asked: Condition) -> Truth:
         match asked:
@@ -163,12 +172,12 @@ class _Compiler:
             case Holds(kept, test, absent):
                 cell = _verdict() if kept.column == "verdict" else self._rows.c[kept.column]
                 satisfied = self._satisfied(self._spelled(kept, cell, test), test)
-                return or_(satisfied, cell.is_(None)) if absent else satisfied
+                return or_(satisfied, cell.is_(None)) if absent and _may_lack(cell) else satisfied
             case Flagged(kept, up):
                 if self._rows is runs:
                     return _closed() if up else runs.c.run_id.in_(select(agenda.c.run_id))
                 flag = self._rows.c[kept.column]
-                return flag == 1 if up else or_(flag == 0, flag.is_(None))
+                return flag == 1 if up else or_(flag == 0, flag.is_(None)) if _may_lack(flag) else flag == 0
             case Has(kept, test, negated):
                 has = self._has(kept, test)
                 return ~has if negated else has
@@ -210,9 +219,15 @@ class _Compiler:
         asked = [fixed[name] == _bound(cell) for name, cell in kept.where]
         if test is not None:
             asked.append(self._satisfied(self._by_bytes(member), test))
-        if self._dialect.correlates:
-            return exists(select(1).select_from(side).where(own == self._rows.c[self._id], *asked).correlate(self._rows))
-        return self._rows.c[self._id].in_(select(own).where(*asked))
+        ids = select(own).select_from(side).where(*asked)
+        if not self._dialect.correlates or self._few(ids):
+            return self._rows.c[self._id].in_(ids)
+        return exists(ids.where(own == self._rows.c[self._id]).correlate(self._rows))
+
+
+def _may_lack(cell: Expression) -> bool:
+    """Whether a cell may be NULL."""
+    return not isinstance(cell, Column) or bool(cell.nullable)
 
 
 def _bound(cell: Cell) -> Expression:

@@ -142,7 +142,12 @@ def values_of(key: Key) -> st.SearchStrategy[Any]:
         "time": st.sampled_from(_TIMES).map(lambda at: at // unit_of(key) * unit_of(key)),
         "boolean": st.booleans(),
     }
-    return st.none() | found[key.type]
+    return st.none() | found[key.type] if may_lack(key) else found[key.type]
+
+
+def may_lack(key: Key) -> bool:
+    """Whether a row may have nothing for a key: a run always has all but a verdict."""
+    return key.subject == "sessions" or key.name == "verdict"
 
 
 def prefix_of(key: Key) -> str:
@@ -206,7 +211,7 @@ def _samples(key: Key) -> Sequence[Any]:
     """Values of every kind that a row may have for a key, absent ones first."""
     match key.type:
         case "text":
-            return tuple(prefix_of(key) + text for text in TEXTS) if prefix_of(key) else (None, *TEXTS)
+            return (*((None,) if may_lack(key) else ()), *(prefix_of(key) + text for text in TEXTS))
         case "set of texts":
             return (frozenset[str](), *(frozenset((text, TEXTS[-at])) for at, text in enumerate(TEXTS)))
         case "integer":
@@ -214,7 +219,7 @@ def _samples(key: Key) -> Sequence[Any]:
         case "number":
             return (None, *_DOUBLES)
         case "time":
-            return (None, *(at // unit_of(key) * unit_of(key) for at in _TIMES))
+            return (*((None,) if may_lack(key) else ()), *(at // unit_of(key) * unit_of(key) for at in _TIMES))
         case "boolean":
             return (None, False, True)
 

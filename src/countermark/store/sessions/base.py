@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, Select, func, select, tuple_
 
 from countermark.sessions.canonical import kept_text
 from countermark.sessions.events import ID_LENGTH_MAX, Event, trace_session
@@ -52,7 +52,17 @@ from countermark.values import NonEmpty, Refused
 
 #: So many events are taken out by one transaction, or one session's, so that nobody waits for long.
 _FORGOTTEN_AT_ONCE: Final = 5_000
+#: From so many sessions on, a set is asked of each session that is passed, and no longer for its sessions first.
+_FEW: Final = 2_000
 _TRACE: Final = re.compile(r"trace:([0-9a-f]{32})", re.ASCII)
+
+
+def _are_few(connection: Connection, ids: Select[Any]) -> bool:
+    """Whether a query gives few ids. SQLite keeps no statistics: it would pass a million sessions for the few that have a tag, or look up
+    half a million that have another one. PostgreSQL knows by itself."""
+    if connection.dialect.name == "postgresql":
+        return False
+    return cast(int, connection.scalar(select(func.count()).select_from(ids.limit(_FEW).subquery()))) < _FEW
 
 
 def beyond(prefix: str) -> str:
@@ -161,7 +171,7 @@ class SqlSessions(ABC):
             query = query.where(tuple_(*place) < (after.updated_ns, after.session))
         with self._reading() as connection:
             if where is not None:
-                query = query.where(condition(where, table, connection.dialect.name))
+                query = query.where(condition(where, table, connection.dialect.name, lambda ids: _are_few(connection, ids)))
             found = [listed_session(row._asdict()) for row in connection.execute(query)]
         page = tuple(found[:limit])
         return Page(page, SessionCursor(page[-1].updated_ns, page[-1].id) if page and len(found) > limit else None)
