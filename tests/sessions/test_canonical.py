@@ -163,3 +163,38 @@ def test_the_order_of_a_documents_keys_says_nothing(table: dict[str, object], ra
     assert isinstance(one, Spelling)
     assert isinstance(other, Spelling)
     assert (one.text, sorted(one.sanitized)) == (other.text, sorted(other.sanitized))
+
+
+#: Values that msgspec would spell in another way, or not at all, each in one place.
+ODD: Final[tuple[object, ...]] = (
+    5.0, -0.0, 1e21, 1e-7, float("nan"), float("-inf"), "\0", "\ud83e", {"k\0": 1}, {1: 2}, {"k" * 1_001: 1}, "t" * (TEXT_LENGTH_MAX + 1),
+    2**4096, (1, 2), {"a": (1,)}, object(),
+)  # fmt: skip
+
+
+@proven_by(planted(canonical, "_NUL_WRITTEN", b"nothing that is there"))
+def test_msgspec_spells_only_what_it_spells_as_we_do() -> None:
+    for odd in ODD:
+        assert [canonical._as_it_is(value) for value in (odd, [odd], {"a": [{"b": odd}]})] == [None] * 3
+    plain = {"b": ["é", 1, 2.5, None, True], "a": {"\x1b": 2**64}}
+    assert canonical._as_it_is(plain) == '{"a":{"\\u001b":18446744073709551616},"b":["é",1,2.5,null,true]}'
+
+
+def any_float(value: object, depth: int) -> bool:
+    return isinstance(value, float) or plainly(value, depth)
+
+
+plainly = canonical._plain
+
+
+@proven_by(planted(canonical, "_plain", any_float))
+def test_a_double_is_spelled_by_msgspec_only_where_it_spells_it_as_we_do() -> None:
+    assert [canonical._as_it_is(value) for value in (5.0, -0.0, 1e21, 1e-7, float("nan"), float("inf"))] == [None] * 6
+
+
+@given(JSON)
+def test_quick_and_closer_spellings_agree(value: object) -> None:
+    quick = canonical._as_it_is(value)
+    with planted(canonical, "_as_it_is", lambda _: None)():
+        slow = spelled_json(value, "v")
+    assert quick is None or slow == Spelling(quick, cast(canonical.Json, value))

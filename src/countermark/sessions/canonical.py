@@ -17,6 +17,8 @@ from json.encoder import encode_basestring
 from math import isfinite
 from typing import Final, TypeAlias, cast, final
 
+import msgspec
+
 from countermark.recipe.canonical import spell_double
 from countermark.values import NonEmpty, Refused
 
@@ -39,6 +41,9 @@ DEFECTS_MAX: Final = 100
 
 _UNKEPT: Final = re.compile("[\0\ud800-\udfff]")
 _CUT: Final = "\ufffd"
+_ENCODED: Final = msgspec.json.Encoder(order="sorted").encode
+#: NUL in a JSON text; the escape's own text, which is kept, holds it too and is looked at more closely.
+_NUL_WRITTEN: Final = b"\\u0000"
 
 
 @final
@@ -69,6 +74,8 @@ def kept_text(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
 def spelled_json(value: object, place: str) -> Spelling | Refused[ValueUnspellable]:
     """The one spelling of a JSON value (None, bool, int, float, str, list, tuple, mapping), or everything in it that has none. ``place``
     is what the value is called in refusals."""
+    if (quickly := _as_it_is(value)) is not None:
+        return Spelling(quickly, cast(Json, value))
     writer = _Writer()
     kept = writer.write(value, place, 0)
     text = "".join(writer.parts)
@@ -78,6 +85,41 @@ def spelled_json(value: object, place: str) -> Spelling | Refused[ValueUnspellab
         return Refused(refused)
     places = writer.places if len(writer.places) <= PLACES_MAX else [*writer.places[: PLACES_MAX - 1], AND_MORE]
     return Spelling(text, kept, tuple(places))
+
+
+def _as_it_is(value: object) -> str | None:
+    """The spelling of a value of which nothing is replaced, cut or refused, by msgspec's encoder, which takes a twentieth of the time; None
+    where somebody has to look closer."""
+    if not _plain(value, 0):
+        return None
+    try:
+        written = _ENCODED(value)
+    except UnicodeEncodeError:
+        return None
+    # No text has more characters than bytes.
+    return None if len(written) > SPELLING_LENGTH_MAX or _NUL_WRITTEN in written else written.decode()
+
+
+def _plain(value: object, depth: int) -> bool:
+    """Whether a value has the types, lengths and numbers that msgspec spells as we do; which characters it has is not looked at."""
+    kind = type(value)
+    if kind is str:
+        return len(cast(str, value)) <= TEXT_LENGTH_MAX
+    if kind is int:
+        return cast(int, value).bit_length() <= INTEGER_BITS_MAX
+    if value is None or kind is bool:
+        return True
+    if kind is float:
+        told = repr(value)
+        return "." in told and "e" not in told and not told.endswith(".0")
+    if depth >= DEPTH_MAX:
+        return False
+    if kind is dict:
+        for key, inner in cast("dict[object, object]", value).items():
+            if type(key) is not str or len(key) > KEY_LENGTH_MAX or not _plain(inner, depth + 1):
+                return False
+        return True
+    return kind is list and all(_plain(inner, depth + 1) for inner in cast("list[object]", value))
 
 
 class _Writer:
