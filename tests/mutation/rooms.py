@@ -7,10 +7,12 @@ Rules kept here:
 2. The rooms of ``FLOORED`` have a floor: ``FLOOR_PERCENT`` of their mutants die, and every survivor is on the list with its reason. The
    rest of the heart is measured.
 3. A mutant dies when a test fails, or when the tests no longer end. What no test reaches survives.
-4. An entry of the list that no surviving mutant has is an error: a reason that nothing needs any more is taken out.
+4. What is changed in the first argument of ``cast`` is no mutant: it is a word to the type checkers, and nothing runs it.
+5. An entry of the list that no surviving mutant has is an error: a reason that nothing needs any more is taken out.
 """
 
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +42,7 @@ ROOMS: Final = {
     "values": ("values.py",),
 }
 FLOORED: Final = ("verdict", "claims", "key", "evidence", "run")
+_CAST: Final = re.compile(r'\bcast\(("[^"]*"|\w+), ')
 _DIED: Final = ("killed", "timeout", "segfault")
 _UNDECIDED: Final = ("not checked", "check was interrupted by user")
 
@@ -89,6 +92,11 @@ def change_of(file: str, name: str, lines: list[str], spans: Mapping[str, LineSp
     return Change(file, f"{owner}.{function}" if owner else function, out, into)
 
 
+def runs(change: Change) -> bool:
+    """Whether a change is one of what runs, and not only of what a cast says to the type checkers."""
+    return _CAST.sub("", change.out) != _CAST.sub("", change.into)
+
+
 def numbered(changes: Iterable[Change]) -> Iterator[Change]:
     """The changes, of which one that was there before is told apart by its number: a function may hold the same line twice."""
     seen = Counter[Change]()
@@ -111,7 +119,7 @@ def read_mutants() -> tuple[Mutant, ...]:
         file, where = str(relative.relative_to(SOURCE)), spans.span_by_function_name
         codes: dict[str, int | None] = json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"]
         changes = numbered(change_of(file, name, lines, where) for name in codes)
-        found += [Mutant(name, change, _died(code)) for (name, code), change in zip(codes.items(), changes, strict=True)]
+        found += [Mutant(name, change, _died(code)) for (name, code), change in zip(codes.items(), changes, strict=True) if runs(change)]
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.evidence import test_composition, test_cut
 from tests.mutation.living import first_red, honest, living, mutants_of
-from tests.mutation.rooms import LIST, Change, Judged, Mutant, objections, read_list, room_of, score
+from tests.mutation.rooms import LIST, Change, Judged, Mutant, objections, read_list, room_of, runs, score
 from tests.recipe import test_canonical, test_work
 from tests.run import test_attempts, test_checkpoint, test_claims, test_dispatch, test_records
 from tests.verdict import test_blockers, test_edges, test_join, test_rulings, test_verdicts
@@ -120,6 +120,14 @@ def test_each_file_is_of_one_room() -> None:
         for file in ("verdict/fold.py", "run/claims.py", "run/demand.py", "recipe/canonical.py", "recipe/sums.py", "values.py")
     ]
     assert rooms == ["verdict", "claims", "run", "key", "recipe", "values"]
+
+
+def test_what_a_cast_says_to_the_type_checkers_is_no_mutant() -> None:
+    before = 'f(cast("list[int]", one), cast(_Table, two))'
+    for after in (before.replace('"list[int]"', "None"), before.replace("_Table", "None"), before.replace("list[int]", "LIST[INT]")):
+        assert not runs(Change("values.py", "f", before, after))
+    for after in (before.replace("one", "None"), before.replace("_Table, two", "two"), before.replace("f(", "g(")):
+        assert runs(Change("values.py", "f", before, after))
 
 
 def test_a_score_counts_what_died_among_what_was_decided() -> None:

@@ -13,6 +13,7 @@ from countermark.recipe import composition
 from countermark.recipe.canonical import canonical_json
 from countermark.recipe.composition import (
     LOAD_DTYPES,
+    MERGE_RULES,
     AdapterPart,
     Composition,
     CompositionContradicts,
@@ -24,7 +25,7 @@ from countermark.recipe.composition import (
     settled_quantization,
     template_digest,
 )
-from countermark.values import CompositionDigest, FilesDigest, Refused, Sha256, WeightsRoot
+from countermark.values import CompositionDigest, FilesDigest, NonEmpty, Refused, Sha256, WeightsRoot
 from tests.faults import planted, proven_by
 
 
@@ -114,10 +115,19 @@ def test_the_order_of_keys_and_the_spelling_of_numbers_move_nothing(items: list[
 
 
 def test_what_disagrees_with_itself_is_no_composition() -> None:
-    broken: tuple[dict[str, Any], ...] = ({"merge": None}, {"adapters": ()}, {"dtype": "bf16"}, {"dtype": "auto"})
-    for change in broken:
-        with pytest.raises(ValueError, match=r"merge rule|load dtype"):
+    merge, dtype = "a merge rule is said exactly where there are adapters", "the load dtype is not spelled as torch spells it"
+    broken: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"merge": None}, merge), ({"adapters": ()}, merge), ({"dtype": "bf16"}, dtype), ({"dtype": "auto"}, dtype),
+    )  # fmt: skip
+    for change, why in broken:
+        with pytest.raises(ValueError, match=f"^{why}$"):
             replace(CLEAN, **change)
+
+
+def test_a_template_is_the_digest_of_its_text_whatever_characters_it_has() -> None:
+    assert template_digest(None) is None
+    for text, encoded in (("", b""), ("{{ é }}", b"{{ \xc3\xa9 }}"), ("\ud800", b"\xed\xa0\x80")):
+        assert template_digest(text) == Sha256(hashlib.sha256(encoded).hexdigest())
 
 
 def test_a_type_has_one_spelling() -> None:
@@ -125,8 +135,9 @@ def test_a_type_has_one_spelling() -> None:
         assert {read_dtype(text) for name in (dtype, *others) for text in (name, name.upper(), f"torch.{name}")} == {dtype}
     names = [name for dtype, others in LOAD_DTYPES.items() for name in (dtype, *others)]
     assert len(names) == len(set(names))
-    for text in ("auto", "int3", ""):
-        assert isinstance(read_dtype(text), CompositionUnreadable)
+    known = "known are float64, float32, float16, bfloat16, float8_e4m3fn, float8_e5m2"
+    for text, why in (("auto", "it says where to look, and not what was found"), ("int3", known), ("", known)):
+        assert read_dtype(text) == CompositionUnreadable("dtype", text, why)
 
 
 def first_wins(text: str, adapters: int) -> Merge | Refused[Any]:
@@ -143,21 +154,28 @@ def test_a_merge_rule_is_read_or_refused_for_everything() -> None:
     assert read("svd weights=1,-1 svd_rank=8 majority_sign_method=total", 2) == Merge(
         "svd", {"weights": [1, -1], "svd_rank": 8, "majority_sign_method": "total"}
     )
+    assert json.dumps(read("svd weights=1,1.0 svd_rank=8 majority_sign_method=frequency", 2).document()) == (
+        '{"rule": "svd", "weights": [1, 1.0], "svd_rank": 8, "majority_sign_method": "frequency"}'
+    )
+    rules = "the rules are " + ", ".join(MERGE_RULES)
+    keys = "a rule's settings are density, majority_sign_method, seed, svd_rank, weights"
+    needs = "linear needs weights=…, one for each adapter"
     cases = {
-        "": ["the rules are"],
-        "slerp": ["the rules are"],
-        "linear": ["linear needs weights=…, one for each adapter"],
+        "": [rules],
+        "slerp": [rules],
+        "linear": [needs],
         "linear weights=1": ["it has 1 weights for 2 adapters"],
-        "ties weights=a,b density=x": ["'weights=a,b': ", "'density=x': ", "ties needs weights"],
-        "slerp weights=1,2,3 density=1 density=2 t=1": ["the rules are", "density stands twice", "'t=1': ", "it has 3 weights"],
-    }
+        "linear weights=a,b density=x": [
+            "'weights=a,b': numbers with commas between them were expected", "'density=x': a number was expected", needs,
+        ],
+        "linear weights=1=2": ["'weights=1=2': numbers with commas between them were expected", needs],
+        "active svd_rank=8,9 majority_sign_method=most": [
+            "'svd_rank=8,9': a number was expected", "'majority_sign_method=most': it is total or frequency",
+        ],
+        "slerp weights=1,2,3 density=1 density=2 t=1": [rules, "density stands twice", f"'t=1': {keys}", "it has 3 weights for 2 adapters"],
+    }  # fmt: skip
     for text, whys in cases.items():
-        found = read(text, 2)
-        assert isinstance(found, Refused)
-        defects = list(found.defects)
-        assert [defect.part for defect in defects if isinstance(defect, CompositionUnreadable)] == ["merge"] * len(whys)
-        told = [defect.why for defect in defects if isinstance(defect, CompositionUnreadable)]
-        assert [why for why, said in zip(told, whys, strict=True) if not why.startswith(said)] == []
+        assert read(text, 2) == Refused(NonEmpty.of(CompositionUnreadable("merge", text, why) for why in whys))
 
 
 def test_a_stored_quantization_is_what_ran_unless_it_was_undone() -> None:
@@ -166,4 +184,6 @@ def test_a_stored_quantization_is_what_ran_unless_it_was_undone() -> None:
     assert [settled_quantization(stored, said) for said in (None, dict(stored), "dequantized")] == [stored, stored, "dequantized"]
     assert settled_quantization(stored, "none") == CompositionContradicts("quantization", "gptq", "none")
     assert settled_quantization(stored, {"bits": 8}) == CompositionContradicts("quantization", "gptq", "another configuration")
-    assert (read_quantization("nf4"), isinstance(read_quantization("n f"), CompositionUnreadable)) == ("nf4", True)
+    assert settled_quantization({"bits": 4}, "nf4") == CompositionContradicts("quantization", "a configuration of its own", "nf4")
+    assert read_quantization("nf4") == "nf4"
+    assert read_quantization("n f") == CompositionUnreadable("quantization", "n f", "a quantization is a name, or a file of JSON")

@@ -10,7 +10,7 @@ from countermark.recipe.coordinates import AdapterInit, ModuleNames, Off, Seeded
 from countermark.recipe.deferrals import WORDS, defers
 from countermark.recipe.manifest import leaves_of
 from countermark.recipe.numbers import PositiveReal
-from countermark.recipe.sums import own_leaves
+from countermark.recipe.sums import Problem, own_leaves, read_kind
 from countermark.values import U64, Unreadable
 from tests.faults import planted, proven_by
 from tests.recipe.examples import clean_manifest, clean_spellings
@@ -162,6 +162,11 @@ def test_a_product_says_every_reason_at_once() -> None:
     )
 
 
+def test_what_belongs_to_no_form_is_a_mistake_and_left_open_by_nobody() -> None:
+    stray = Problem("x", 1, "'x' does not belong to linear", open=False)
+    assert read_kind({"schedule": "linear", "x": 1}, ENTRIES["lr_schedule"].kind) == (stray,)
+
+
 def test_names_that_another_name_covers_are_left_out() -> None:
     read = read_coordinate("target_modules", {"q_proj", "model.layers.0.self_attn.q_proj", "self_attn.k_proj", "up-proj"})
     assert read == ModuleNames(("q_proj", "self_attn.k_proj", "up-proj"))
@@ -204,6 +209,10 @@ def test_deferrals_are_told_from_mistakes() -> None:
         ("target_modules", 3, False),
         ("packing", "auto", True),
         ("packing", "bdf", False),
+        ("packing", "b*", False),
+        ("seed", "4*", False),
+        ("target_modules", "a b", False),
+        ("target_modules", ("a b", "Auto"), True),
         ("data_order", "random", True),
         ("data_order", "shufle", False),
         ("lr_schedule", True, False),

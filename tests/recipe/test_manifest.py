@@ -44,6 +44,7 @@ def test_the_roster_is_read_off_the_manifest() -> None:
     held = [field.name for field in fields(Manifest)] + [field.name for field in fields(LowRank) if field.name != "init"]
     assert sorted(held) == sorted(ROSTER)
     assert all(entry.says.meaning and entry.says.pin for entry in ENTRIES.values())
+    assert manifest_module._roster() == ENTRIES
 
 
 def test_a_coordinate_that_belongs_to_the_low_rank_arms_is_held_by_them() -> None:
@@ -130,6 +131,8 @@ def test_what_follows_is_derived() -> None:
     assert manifest.global_batch() == 12
     assert manifest.epochs(rows=37) == 20 / 4  # 13 batches of at most 3 rows, 4 steps of at most 4 batches
     assert clean_manifest(scaling="2", rank="8").alpha() == 16
+    with pytest.raises(ValueError, match=r"^no alpha divided by the rank 10 is 0\.86639758852245$"):
+        clean_manifest(scaling="0.86639758852245", rank="10").alpha()
 
 
 @given(st.integers(1, 512), st.integers(1, 1024))

@@ -62,7 +62,9 @@ def test_bounds() -> None:
     assert isinstance(DecayRate.read(1), Unreadable)
     assert isinstance(DecayRate.read("-0.1"), Unreadable)
     assert Several.read("2") == Several(2)
-    assert isinstance(Several.read(1), Unreadable)
+    assert Several.read(1) == Unreadable("it must be from 2")
+    with pytest.raises(ValueError, match=r"^Several: must be from 2$"):
+        Several(1)
     assert isinstance(Several.read("two"), Unreadable)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from importlib import import_module
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_fully_pinned_recipe_resolves() -> None:
     resolution = resolve(clean_observations())
     assert isinstance(resolution, Resolution)
     assert resolution.manifest == clean_manifest()
-    assert {receipt.axis for receipt in resolution.receipts} == set(ROSTER)
+    assert resolution.receipts == tuple(Receipt(name, "example", 0, name, "tests") for name in ROSTER)
     assert resolution.replaced == ()
 
 
@@ -145,6 +146,41 @@ def test_one_layer_that_says_two_things_contradicts_itself() -> None:
     )
     twice = said(("learning_rate", "2e-4"), ("learning_rate", 0.0002), ("target_modules", ["b", "a"]), ("target_modules", "a,b"))
     assert isinstance(resolve(clean_observations().over(twice)), Resolution)
+    leaf = said(("optimizer.beta1", "0.9"), ("optimizer.beta1", 0.9))
+    assert isinstance(resolve(clean_observations().over(leaf)), Resolution)
+    assert defects(clean_observations().over(said(("seed", 1), ("seed", True)))) == (
+        ObservationsContradict("seed", ("seed", "seed"), ("1", "true")),
+    )
+
+
+def test_inside_a_layer_a_leaf_is_held_against_the_whole_wherever_it_stands() -> None:
+    pairs: list[tuple[str, object]] = [("optimizer", "adamw_torch(beta1=0.9,beta2=0.9,eps=1e-8)"), ("optimizer.beta1", 0.8)]
+    for given in (pairs, pairs[::-1]):
+        assert defects(clean_observations().over(said(*given))) == (
+            ObservationsContradict("optimizer", ("optimizer", "optimizer.beta1"), ("0.9", "0.8")),
+        )
+
+
+def test_what_cannot_be_read_contradicts_only_what_stands_otherwise() -> None:
+    refused = CoordinateRefused("seed", "seed", 0, "x", "it is not a whole number", "--set")
+    assert defects(clean_observations().over(said(("seed", "x"), ("seed", "x")))) == (refused,)
+    assert defects(clean_observations().over(said(("seed", "x"), ("seed", "y")))) == (
+        ObservationsContradict("seed", ("seed", "seed"), ("x", "y")),
+    )
+    stray = CoordinateRefused("optimizer", "optimizer.mu", 0, "1", "'mu' does not belong to adamw_torch", "--set")
+    assert defects(clean_observations().over(said(("optimizer.mu", 1), ("optimizer.mu", 1)))) == (stray,)
+    assert defects(clean_observations().over(said(("optimizer.mu", 1), ("optimizer.mu", 2)))) == (
+        ObservationsContradict("optimizer", ("optimizer.mu", "optimizer.mu"), ("1", "2")),
+    )
+
+
+@pytest.mark.parametrize("kind", ["authored", "measured"])
+def test_every_field_that_cannot_be_taken_apart_is_named(kind: str) -> None:
+    whole = said(("data_order", "a(seed=1,seed=2)"), ("data_order", "b(seed)"), kind=kind)
+    why = "inside the parentheses each leaf stands once, as leaf=value"
+    assert defects(clean_observations().over(whole)) == tuple(
+        CoordinateRefused("data_order", "data_order", 0, found, why, "--set") for found in ("a(seed=1,seed=2)", "b(seed)")
+    )
 
 
 @proven_by(planted(resolve_module, "_measure", resolve_module._author))
@@ -170,6 +206,11 @@ def test_a_measured_layer_counts_alike_wherever_it_lies() -> None:
 def test_a_measured_leaf_fills_a_product_that_lacks_it() -> None:
     measured = said(("optimizer.implementation", "adamw_torch"), ("optimizer.eps", 1e-8), source="measured", kind="measured")
     assert isinstance(resolve(clean_observations(optimizer="adamw_torch(beta1=0.9,beta2=0.999)").over(measured)), Resolution)
+    assert isinstance(resolve(clean_observations().over(measured)), Resolution)
+    alone = observed({name: text for name, text in CLEAN.items() if name != "optimizer"}, "example", "tests")
+    assert defects(alone.over(said(("optimizer.eps", 1e-8)))) == (
+        AxisUnresolved("optimizer", "optimizer.implementation", "", ENTRIES["optimizer"].says.pin, 0, "--set"),
+    )
     other = said(("optimizer.implementation", "adamw_torch_fused"), source="measured", kind="measured")
     assert defects(clean_observations().over(other)) == (
         ObservationsContradict("optimizer", ("optimizer", "optimizer.implementation"), ("adamw_torch", "adamw_torch_fused")),
@@ -190,7 +231,12 @@ def test_what_stood_there_is_shown_without_anything_that_could_break_a_line() ->
     for raw, shown in [
         ("a\nb", "'a\\nb'"),
         ("x" * 200, "'" + "x" * 78 + "…"),
+        ("x" * 80, "x" * 80),
+        ("x" * 81, "'" + "x" * 78 + "…"),
         (10**5000, "a whole number of 16610 bits"),
+        (2**512, "a whole number of 513 bits"),
+        (1 - 2**512, str(1 - 2**512)[:79] + "…"),
+        (Decimal("0." + "1" * 90), "0." + "1" * 78),
         ("", "''"),
         ([1, 2], "[1, 2]"),
     ]:

@@ -224,7 +224,7 @@ def test_requirements_are_closed() -> None:
 def test_contracts_and_resolutions_are_minted_by_their_makers_alone() -> None:
     with pytest.raises(ValueError, match=r"^a contract descends from a resolution$"):
         Contract(clean_manifest(), object())
-    with pytest.raises(ValueError, match="minted by resolve"):
+    with pytest.raises(ValueError, match=r"^a resolution is minted by resolve$"):
         Resolution(clean_manifest(), (), (), object())
     assert not isinstance(resolve(observed(clean_spellings(), "a", "b")), Refused)
 

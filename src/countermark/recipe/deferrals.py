@@ -44,4 +44,4 @@ def defers(kind: type[object] | None, raw: object) -> bool:
 
 def names_modules(kind: type[object] | None) -> bool:
     """Whether a kind is a set of module names, for which a pattern stands for whatever the model has."""
-    return kind is not None and bool(getattr(kind, "of_modules", False))
+    return hasattr(kind, "of_modules")

@@ -109,23 +109,17 @@ class Manifest:
         return self.micro_batch.number * self.gradient_accumulation.number
 
     def alpha(self) -> float:
-        """The alpha of plain LoRA for which alpha / rank is ``scaling``, to the bit.
-
-        A float64 divided by the rank and multiplied again need not come back; the neighbours are tried too. Raises ``ValueError`` where no
-        float64 is that alpha.
-        """
+        """The alpha of plain LoRA for which alpha / rank is ``scaling``, to the bit. Raises ``ValueError`` where no float64 is that alpha:
+        of all of them the product is the nearest to it."""
         scaling, rank = float(self.method.scaling), self.method.rank.number
-        near = scaling * rank
-        for alpha in (near, *(near * (1 + step * 2**-52) for step in (-1, 1, -2, 2))):
-            if alpha / rank == scaling:
-                return alpha
-        raise ValueError(f"no alpha divided by the rank {rank} is {scaling!r}")
+        alpha = scaling * rank
+        if alpha / rank != scaling:
+            raise ValueError(f"no alpha divided by the rank {rank} is {scaling!r}")
+        return alpha
 
     def epochs(self, rows: int) -> float:
         """How often ``rows`` rows are gone through in ``total_steps``, the last batch of an epoch being as short as it comes out."""
-        batches = -(-rows // self.micro_batch.number)
-        steps = -(-batches // self.gradient_accumulation.number)
-        return self.total_steps.number / steps
+        return self.total_steps.number / -(-rows // self.global_batch())
 
 
 @final
@@ -145,8 +139,7 @@ def _roster() -> dict[str, Entry]:
 
     def take(name: str, annotation: object, field: str) -> None:
         says = unwrapped(annotation)[1]
-        if says is None:
-            raise TypeError(f"{name} does not say what it is")
+        assert says is not None, name
         found[name] = Entry(name, says, kind_of(annotation), field)
 
     for field in fields(Manifest):

@@ -325,9 +325,7 @@ def _is_open(kind: Kind, leaf: str, observation: Observation) -> bool:
 def _same(kind: Kind, leaf: str, one: Observation, other: Observation) -> bool:
     """Whether two observations of a slot say one value; two that cannot be read are compared as they stand."""
     left, right = _readings(kind, leaf, one), _readings(kind, leaf, other)
-    if isinstance(left, tuple) or isinstance(right, tuple):
-        return one.raw == other.raw and one.deferred == other.deferred
-    return left == right
+    return one.raw == other.raw if isinstance(left, tuple) and isinstance(right, tuple) else left == right
 
 
 def _contradiction(axis: str, one: Observation, other: Observation) -> ObservationsContradict:
@@ -357,8 +355,7 @@ def _defect(axis: str, problem: Problem, slots: _Slots) -> ResolveDefect:
         # An absent leaf (or head) is said by nobody; whoever spoke of the axis says where it would stand.
         spoke = next(iter(slots.seen.values()))
         name = problem.leaf or ENTRIES[axis].kind.key
-        absent = replace(spoke, receipt=replace(spoke.receipt, axis=f"{axis}.{name}"))
-        return _unresolved(axis, absent, f"{axis}.{name}", None, absent=True)
+        return _unresolved(axis, spoke, f"{axis}.{name}", None, absent=True)
     if problem.open:
         return _unresolved(axis, observation, observation.receipt.field, observation.raw)
     return _refused(axis, observation, problem.why)
