@@ -11,7 +11,8 @@ import pytest
 
 from countermark.files import checkpoints, reading
 from countermark.files.checkpoints import CheckpointListing, list_checkpoints, read_checkpoint
-from countermark.files.layouts import Kind, LayoutReading, Numbered
+from countermark.files.layouts import Kind, LayoutReading, Numbered, torch_files
+from countermark.files.layouts.states import ScalerSays
 from countermark.files.reading import Entry
 from countermark.lines.defects import sentence
 from countermark.run import checkpoint as admission
@@ -39,7 +40,7 @@ from countermark.weights.refusals import FileNotRegular, LinkLeavesFolder
 from tests.faults import planted, proven_by
 from tests.files import tensors
 from tests.files.folders import adapter_bytes, adapter_config, checkpoint, generators, optimizer, scheduler, trainer_state
-from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects
+from tests.files.layouts.breaking import GENERATORS, OPTIMIZER, POSITION, SCHEDULER, WEIGHTS, defects, incomplete
 from tests.files.torchfiles import torch_file
 from tests.recipe.examples import clean_manifest
 
@@ -292,6 +293,20 @@ def test_a_gradient_scaler_lets_optimizer_and_scheduler_lag_together(tmp_path: P
     assert defects(folder) == of_step(3, OPTIMIZER, SCHEDULER)
     (folder / "scaler.pt").write_bytes(torch_file({"scale": 65536.0, "growth_factor": 2.0, "_growth_tracker": 3}))
     assert defects(folder) == Counter([IN_PLACE])
+
+
+@proven_by(planted(torch_files, "scaler_says", lambda value: ScalerSays(2.0**-99, 0.5, 2.0, 1)))
+def test_a_gradient_scaler_excuses_no_more_steps_than_it_can_have_skipped(tmp_path: Path) -> None:
+    """Weights of step 40 beside the optimizer and the scheduler of step 4: each step that was skipped halved the scale."""
+    state = json.dumps(trainer_state(global_step=40, epoch=None)).encode()
+    content = torch_file({"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "_growth_tracker": 3})
+    steady = {name: value for name, value in scheduler().items() if name != "lr_lambdas"}
+    both = [ComponentStepMismatch(component, 23) for component in (OPTIMIZER, SCHEDULER)]
+    for step, found in ((23, incomplete(40, *both)), (24, Counter([IN_PLACE]))):
+        states = {"optimizer_pt": torch_file(optimizer(step=step)), "scheduler_pt": torch_file(steady | {"last_epoch": step})}
+        folder = checkpoint(tmp_path / str(step), step=40, trainer_state_json=state, **states)
+        (folder / "scaler.pt").write_bytes(content)
+        assert defects(folder) == found
 
 
 def test_a_gradient_scaler_excuses_neither_alone(tmp_path: Path) -> None:

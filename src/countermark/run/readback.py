@@ -147,7 +147,7 @@ class CheckpointReadback:
     ``marker`` is what was seen of its publication; ``attempt``, ``work_key`` and ``declared`` are what its own manifest says (None: it has
     none). ``model_shapes`` are the trained tensors in the weights, ``optimizer_shapes`` those that the optimizer keeps moments for, and
     ``optimizer_parameters`` how many tensors it steps. ``micro_batches`` is the recorded data position; ``epoch`` the trainer's own count.
-    With a gradient scaler (``scaled``) steps can be skipped, and optimizer and scheduler may lag together.
+    Where a gradient scaler can have skipped the steps between (``scaled``), optimizer and scheduler may lag together.
     """
 
     path: str

@@ -256,10 +256,21 @@ def test_a_place_of_another_step_or_of_none_is_named(
 
 def test_steps_that_a_gradient_scaler_skipped_are_the_loops_all_the_same(tmp_path: Path) -> None:
     """The optimizer and the scheduler take none of them, and the folder's name counts saves."""
-    lagging = {"optimizer.bin": torch_file(optimizer(step=3)), "scheduler.bin": torch_file(scheduler(3)), "scaler.pt": torch_file({})}
+    lagging = {
+        "optimizer.bin": torch_file(optimizer(step=3)),
+        "scheduler.bin": torch_file(scheduler(3)),
+        "scaler.pt": torch_file({"scale": 2.0**31}),
+    }
     folder = written(tmp_path / "checkpoint_0", registered() | lagging)
     assert read(folder).step == 4
     assert defects(folder) == Counter([PublicationUnobserved(IN_PLACE.whys)])
+
+
+def test_a_gradient_scaler_skipped_no_more_than_its_scale_allows(tmp_path: Path) -> None:
+    """Of forty steps sixteen at the most: the optimizer of the fourth is that of another save."""
+    folder = written(tmp_path / "step_40", CLEAN | {"scaler.pt": torch_file({"scale": 65536.0})})
+    mismatches = (ComponentStepMismatch(OPTIMIZER, 4), ComponentStepMismatch(SCHEDULER, 4))
+    assert defects(folder) == expected(IN_PLACE, 40, Break("", {}, mismatches))
 
 
 # ----------------------------------------------------------------------------------------------------- stopped and named

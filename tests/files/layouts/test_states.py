@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from countermark.files.checkpoints import read_checkpoint
 from countermark.files.layouts.reading import Whys
-from countermark.files.layouts.states import OptimizerSays, SchedulerSays, generators_say, optimizer_says, scheduler_says
+from countermark.files.layouts.states import (
+    OptimizerSays,
+    ScalerSays,
+    SchedulerSays,
+    generators_say,
+    optimizer_says,
+    scaler_says,
+    scheduler_says,
+)
 from countermark.files.layouts.transformers import TrainerSays, trainer_says
 from countermark.files.pickles import Call, Name, TensorStub
 from countermark.files.publishing import PublishedCheckpoint, publish_checkpoint
@@ -148,6 +156,46 @@ def test_a_scheduler_without_rates_is_one() -> None:
     assert scheduler_says({"last_epoch": 4}, "scheduler.pt") == SchedulerSays(4, ())
 
 
+SCALER = {"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "_growth_tracker": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps", "skipped"),
+    [
+        ({}, 500, 16),
+        ({"scale": 2.0**32}, 500, 0),
+        ({"scale": 2.0**40}, 1999, 0),
+        ({"scale": 2.0**32}, 4000, 2),
+        ({"scale": 1.0}, 500, 32),
+        ({"scale": 2.0**-10, "backoff_factor": 0.25}, 500, 21),
+        ({"growth_interval": 1}, 500, 516),
+    ],
+)
+def test_a_scaler_tells_how_many_steps_it_can_have_skipped(changes: dict[str, float], steps: int, skipped: int) -> None:
+    found = scaler_says(SCALER | changes)
+    assert isinstance(found, ScalerSays) and found.skips_max(steps) == skipped
+
+
+def test_a_scaler_that_is_switched_off_skips_nothing() -> None:
+    assert isinstance(found := scaler_says({}), ScalerSays) and found.skips_max(10**9) == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {"growth_factor": 2.0},
+        *(SCALER | {"scale": raw} for raw in (0, -1.0, float("nan"), float("inf"), 10**400, True, "65536")),
+        SCALER | {"backoff_factor": 1.0},
+        SCALER | {"growth_factor": 0.5},
+        SCALER | {"growth_interval": 0},
+    ],
+)
+def test_what_is_no_scaler_says_so(value: object) -> None:
+    assert scaler_says(value) == Whys(("it is no state of a gradient scaler",))
+
+
 @pytest.mark.parametrize(
     "value",
     [None, {}, {"python": (3, (1,), None)}, {"python": (3, ("x",) * 625, None)}, {"numpy": ("MT19937",)}, {"cpu": 1}],
@@ -192,6 +240,8 @@ def test_no_value_crashes_a_reader(value: Any, keyed: dict[str, Any]) -> None:
     optimizer_says({"state": {0: keyed}, "param_groups": [keyed | {"params": [0]}]}, lambda stub: None, "optimizer.pt")
     scheduler_says(value, "scheduler.pt")
     generators_say(value)
+    scaler_says(value)
+    scaler_says(keyed | {"scale": value})
     trainer_says(keyed | {"global_step": 1, "max_steps": value, "train_batch_size": value, "best_model_checkpoint": value})
 
 

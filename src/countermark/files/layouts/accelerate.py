@@ -56,11 +56,14 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     names = frozenset(entry.name for entry in entries)
     reading = LayoutReading(publication=_IN_PLACE)
     optimizer, position = _registered(folder, names, reading)
+    named = next((found for naming in _NAMES if (found := naming.numbered(folder.name)) is not None), None)
+    reading.step = next((witness.step for witness in position.steps), None if named is None else named.step)
     pieces = take_pieces(folder, entries, reading)
     _optimizers(optimizer, folder, names, reading, pieces.get(Component.OPTIMIZER_STATE))
     generators, processes = _generators(folder, names)
     scheduler = _schedulers(folder, names, reading, processes, frozenset(witness.step for witness in optimizer.steps))
-    reading.step = next((witness.step for witness in (*position.steps, *optimizer.steps, *scheduler.steps)), None)
+    if reading.step is None:
+        reading.step = next((witness.step for witness in (*optimizer.steps, *scheduler.steps)), None)
     return reading.settle(
         {
             Component.MODEL_WEIGHTS: pieces.get(Component.MODEL_WEIGHTS) or _weights(folder, names, reading),

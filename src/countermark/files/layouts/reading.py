@@ -97,7 +97,8 @@ class LayoutReading:
     """What the files of one checkpoint say, component by component.
 
     ``publication`` is what proves or disproves in this layout that the writer had finished; ``step`` is the optimizer step that the files
-    themselves tell for the whole (the name of the checkpoint is asked first). The rest is as in ``CheckpointReadback``.
+    themselves tell for the whole (the name of the checkpoint is asked first). ``scaled`` says that a gradient scaler can have skipped the
+    steps by which the optimizer is behind. The rest is as in ``CheckpointReadback``.
     """
 
     components: dict[Component, ComponentReading] = field(default_factory=dict[Component, ComponentReading])

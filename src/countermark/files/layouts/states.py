@@ -11,7 +11,8 @@ Rules kept here:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast, final
+from math import floor, log
+from typing import Final, TypeGuard, cast, final
 
 from countermark.files.documents import as_list, told
 from countermark.files.layouts.reading import Whys
@@ -28,6 +29,11 @@ _STEP_MAX: Final = 2**53
 #: A pickle names one list again and again at two bytes a time: what a state lists is bounded before it is written out.
 _GROUPS_MAX: Final = 10_000
 _PARAMETERS_MAX: Final = 1_000_000
+#: No library begins with a larger scale of gradients.
+_SCALE_MAX: Final = 2.0**32
+_FACTOR_MAX: Final = 2.0**1023
+#: Logarithms of powers of two are a rounding away from whole numbers of them.
+_ROUNDING: Final = 1e-6
 #: Where optimizers keep a moment of the shape of its tensor, in the order of preference.
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
@@ -175,6 +181,38 @@ def _points(table: Mapping[str, object], step: int, peaks: Sequence[object], sou
         for rate, peak in zip(rates, peaks, strict=True):
             if isinstance(rate, float) and isinstance(peak, float):
                 yield RatePoint(step, rate, peak).fact(f"{source}: _last_lr")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ScalerSays:
+    """The scale of gradients now, what each step that was skipped multiplied it by, and what each ``interval`` of others did."""
+
+    scale: float
+    backoff: float
+    growth: float
+    interval: int
+
+    def skips_max(self, steps: int) -> int:
+        """How many of so many steps can have been skipped, if the scale began no higher than any library begins it."""
+        raised = steps // self.interval * log(self.growth)
+        return max(0, floor((log(_SCALE_MAX / self.scale) + raised) / -log(self.backoff) + _ROUNDING))
+
+
+def scaler_says(value: object) -> ScalerSays | Whys:
+    """What a gradient scaler's ``state_dict`` says. One that is switched off keeps none, and skips nothing."""
+    if value == {}:
+        return ScalerSays(_SCALE_MAX, 0.5, 1.0, 1)
+    table = table_of(value)
+    scale, backoff = table.get("scale"), table.get("backoff_factor", 0.5)
+    growth, interval = table.get("growth_factor", 2.0), whole_number(table.get("growth_interval", 2000))
+    if not _is_factor(scale) or not _is_factor(backoff) or not _is_factor(growth) or not backoff < 1 <= growth or not interval:
+        return Whys(("it is no state of a gradient scaler",))
+    return ScalerSays(float(scale), float(backoff), float(growth), interval)
+
+
+def _is_factor(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _FACTOR_MAX
 
 
 def generators_say(value: object) -> tuple[str, ...]:

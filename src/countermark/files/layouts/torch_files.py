@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, gaps, take, torch_state
-from countermark.files.layouts.states import optimizer_says, scheduler_says
+from countermark.files.layouts.reading import LayoutReading, Parts, Whys, gaps, take, torch_state
+from countermark.files.layouts.states import optimizer_says, scaler_says, scheduler_says
 from countermark.files.pickles import scalar
 from countermark.files.reading import Entry, OpenFile
 from countermark.run.checkpoint import StepWitness
@@ -58,8 +58,11 @@ def take_scheduler(
 
 
 def take_scaler(parts: Parts, folder: Path, name: str, reading: LayoutReading) -> None:
-    """A gradient scaler's state; with one, steps can be skipped."""
-    reading.scaled = take(parts, folder, name, torch_state(lambda file, _: Whole())) is not None
+    """A gradient scaler's state beside that of the optimizer, which can be as far behind the step as it can have skipped."""
+    says = take(parts, folder, name, torch_state(lambda file, _: scaler_says(file.value)))
+    if says is not None:
+        step = reading.step or 0
+        reading.scaled = step - min((witness.step for witness in parts.steps), default=step) <= says.skips_max(step)
 
 
 def ranks_of(form: re.Pattern[str], names: Iterable[str]) -> tuple[int, ...]:

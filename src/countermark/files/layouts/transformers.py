@@ -64,6 +64,7 @@ def _of_an_adapter(path: Path, entries: tuple[Entry, ...]) -> bool:
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     names = frozenset(entry.name for entry in entries)
     reading = LayoutReading()
+    position = take_trainer_state(folder, reading)
     pieces = take_pieces(folder, entries, reading)
     return reading.settle(
         {
@@ -71,7 +72,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
             Component.OPTIMIZER_STATE: _optimizer(folder, names, reading, pieces.get(Component.OPTIMIZER_STATE)),
             Component.SCHEDULER_STATE: _scheduler(folder, reading),
             Component.RNG_STATE: take_generators(folder, names, workers_of(names)),
-            Component.DATA_POSITION: take_trainer_state(folder, reading),
+            Component.DATA_POSITION: position,
         }
     )
 
