@@ -47,6 +47,7 @@ def test_another_payload_under_a_known_id_is_a_conflict_and_the_first_is_kept(se
     other = edit(1, payload={"kind": "weights.edit", "tensor": "other", "changed": 9})
     answered = server.ingest([other, edit(1), other])
     assert outcomes(answered.document) == [(0, "conflict"), (1, "duplicate"), (2, "conflict")]
+    assert [warning["code"] for warning in answered.document["warnings"]] == ["EventConflicts"] * 2
     shown = server.get("/v1/sessions/s-1").document
     assert [conflict["payload"]["tensor"] for conflict in shown["conflicts"]] == ["other"]
     assert shown["session"]["stats"]["weightEdits"]["weightsChanged"] == 1

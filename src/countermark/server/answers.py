@@ -64,9 +64,15 @@ def status_of(defects: Iterable[AnyDefect]) -> int:
     return next((STATUS[type(defect)] for defect in defects if type(defect) in STATUS), 400)
 
 
-def document(said: Mapping[str, object], defects: Sequence[AnyDefect] = (), status: int = 200, named: Sequence[str] = ()) -> Answer:
+def document(
+    said: Mapping[str, object],
+    defects: Sequence[AnyDefect] = (),
+    status: int = 200,
+    named: Sequence[str] = (),
+    warnings: Sequence[AnyDefect] = (),
+) -> Answer:
     """An answer with what it says and what is wrong; ``named`` are tokens that must not stand in it."""
-    whole: Document = {"ok": not defects, "defects": defect_documents(defects), "warnings": []}
+    whole: Document = {"ok": not defects, "defects": defect_documents(defects), "warnings": defect_documents(warnings)}
     text = json.dumps({**whole, **said}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Answer(status, without_tokens(text, named).encode("utf-8", "replace"), headers=_headers(defects))
 

@@ -18,7 +18,7 @@ from countermark.server.openapi import description
 from countermark.server.redaction import without_tokens
 from countermark.server.routes import BODY_OF_EVENTS, BODY_OF_OTLP, Query
 from countermark.server.service import Read, Service
-from countermark.sessions.events import BatchTooLong, EventRefused, EventUnreadable
+from countermark.sessions.events import BatchTooLong, EventConflicts, EventRefused, EventUnreadable
 from countermark.values import Refused
 from countermark.wire import otlp
 from countermark.wire.events import batch_of_json, batch_of_lines
@@ -60,7 +60,8 @@ def _ingested(taken: Taken, named: Sequence[str]) -> Answer:
         "events": [{"index": item.index, "id": item.id, "outcome": item.outcome} for item in taken.items],
         "refused": [{"index": item.index, "id": item.id, "defects": defect_documents(item.defects)} for item in taken.refused],
     }
-    return document(said, defects, named=named)
+    conflicts = [EventConflicts(item.id) for item in taken.items if item.outcome == "conflict"]
+    return document(said, defects, named=named, warnings=conflicts)
 
 
 async def otlp_request(signal: otlp.Signal, service: Service, request: Request, query: Query, named: Sequence[str]) -> Answer:
