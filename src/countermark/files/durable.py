@@ -51,7 +51,7 @@ def make_folder(path: Path) -> None:
     The last one that is there is made durable as well: whoever made it may have died before that. Where we may not even list what is around
     it, none of us made it.
     """
-    absent = list(takewhile(lambda one: not one.exists(), (path, *path.parents)))
+    absent = list(takewhile(lambda one: not one.is_dir(), (path, *path.parents)))
     there = absent[-1].parent if absent else path
     with suppress(PermissionError):
         sync_folder(there.parent)
