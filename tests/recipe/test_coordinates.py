@@ -163,19 +163,32 @@ def test_a_product_says_every_reason_at_once() -> None:
 
 
 def test_what_belongs_to_no_form_is_a_mistake_and_left_open_by_nobody() -> None:
-    stray = Problem("x", 1, "'x' does not belong to linear", open=False)
-    assert read_kind({"schedule": "linear", "x": 1}, ENTRIES["lr_schedule"].kind) == (stray,)
+    schedules, norms, optimizers = (ENTRIES[name].kind for name in ("lr_schedule", "max_grad_norm", "optimizer"))
+    stray, elsewhere = (Problem("x", f"'x' does not belong to {owner}", open=False) for owner in ("linear", "any form"))
+    names = "constant, linear, cosine, cosine_with_restarts, cosine_with_min_lr, polynomial, inverse_sqrt, warmup_stable_decay"
+    assert read_kind({"schedule": "linear", "x": 1}, schedules) == (stray,)
+    assert read_kind({"schedule": "greedy", "x": 1}, schedules) == (Problem("", f"it must be one of {names}", open=False), elsewhere)
+    assert read_kind({norms.key: 1, "x": 1}, norms) == (Problem("", "it must be one of off", open=False), elsewhere)
+    assert read_kind({"implementation": "adamw_torch", "beta1": "auto", "beta2": 1}, optimizers) == (
+        Problem("beta1", "it is not a finite decimal number", open=True),
+        Problem("beta2", "it must be less than 1", open=False),
+        Problem("eps", "it is missing", open=True),
+    )
 
 
 def test_names_that_another_name_covers_are_left_out() -> None:
     read = read_coordinate("target_modules", {"q_proj", "model.layers.0.self_attn.q_proj", "self_attn.k_proj", "up-proj"})
     assert read == ModuleNames(("q_proj", "self_attn.k_proj", "up-proj"))
+    assert read_coordinate("target_modules", "a b") == Unreadable(
+        "'a b' is no module name, and a pattern stands for whatever the model has"
+    )
     assert read_coordinate("target_modules", ["proj", "q_proj"]) == ModuleNames(("proj", "q_proj"))
 
 
 @pytest.mark.parametrize("names", [(), ("b", "a"), ("a", "a"), ("a", "x.a"), ("all-linear",), ("a*",), ("a.",)])
 def test_module_names_hold_their_rules_in_the_constructor(names: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError):
+    why = "module names are a sorted set of at least one dotted name, none of which another one ends"
+    with pytest.raises(ValueError, match=f"^{why}$"):
         ModuleNames(names)
 
 
@@ -185,7 +198,7 @@ def test_forms_are_values() -> None:
     assert clean_manifest().data_order == SeededShuffle(ShuffleAlgorithm("torch_randperm_epoch"), U64(3))
     assert read_coordinate("max_grad_norm", "1.0") == PositiveReal.read(1)
     assert values_of(manifest)["method"].spell() == "lora(init=kaiming)"
-    with pytest.raises(ValueError, match="none of"):
+    with pytest.raises(ValueError, match=r"^AdapterInit: 'eva' is none of kaiming, gaussian, orthogonal$"):
         AdapterInit("eva")
 
 

@@ -118,11 +118,10 @@ def kind_of(annotation: object) -> Kind:
 @final
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What keeps a value from being read: at a leaf, or (``leaf`` empty) at the value itself. ``open`` tells a deferral from a mistake;
-    an open problem with ``found`` None is absent."""
+    """What keeps a value from being read: at a leaf, or (``leaf`` empty) at the value itself. ``open`` tells a deferral, or what is
+    missing, from a mistake."""
 
     leaf: str
-    found: object
     why: str
     open: bool
 
@@ -146,7 +145,7 @@ def take_apart(raw: object, kind: Kind) -> Parts | Problem:
     if not isinstance(raw, str):
         return Parts(raw, {})
     if len(raw) > TEXT_LENGTH_MAX:
-        return Problem("", raw, f"it has over {TEXT_LENGTH_MAX} characters", open=False)
+        return Problem("", f"it has over {TEXT_LENGTH_MAX} characters", open=False)
     found = _CALL.fullmatch(raw.strip())
     if found is None:
         return Parts(raw, {})
@@ -155,7 +154,7 @@ def take_apart(raw: object, kind: Kind) -> Parts | Problem:
     for piece in inside.split(",") if inside is not None and inside.strip() else ():
         leaf, equals, value = (text.strip() for text in piece.partition("="))
         if not equals or leaf in leaves:
-            return Problem("", raw, "inside the parentheses each leaf stands once, as leaf=value", open=False)
+            return Problem("", "inside the parentheses each leaf stands once, as leaf=value", open=False)
         leaves[leaf] = value
     return Parts(found[1], leaves)
 
@@ -175,26 +174,26 @@ def put_together(parts: Parts, kind: Kind) -> Coordinate | tuple[Problem, ...]:
         reasons.append(value.why)
     if by_name:
         reasons.append("it must be one of " + ", ".join(by_name))
-    elsewhere = tuple(_stray(leaf, found, "any form") for leaf, found in parts.leaves.items() if leaf not in kind.leaves)
+    elsewhere = tuple(_stray(leaf, "any form") for leaf in parts.leaves if leaf not in kind.leaves)
     readable = any(defers(plain, head) for plain in kind.plain) or (not kind.plain and defers(None, head))
-    return (Problem("", head, ", or ".join(reasons), open=readable), *elsewhere)
+    return (Problem("", ", or ".join(reasons), open=readable), *elsewhere)
 
 
-def _stray(leaf: str, found: object, owner: str) -> Problem:
-    return Problem(leaf, found, f"{shown(leaf)} does not belong to {owner}", open=False)
+def _stray(leaf: str, owner: str) -> Problem:
+    return Problem(leaf, f"{shown(leaf)} does not belong to {owner}", open=False)
 
 
 def _product(arm: type[Arm], given: Mapping[str, object]) -> Coordinate | tuple[Problem, ...]:
     wanted = own_leaves(arm)
-    problems = [_stray(leaf, found, arm.arm) for leaf, found in given.items() if leaf not in wanted]
+    problems = [_stray(leaf, arm.arm) for leaf in given if leaf not in wanted]
     values: dict[str, Value] = {}
     for leaf, kind in wanted.items():
         if leaf not in given:
-            problems.append(Problem(leaf, None, "it is missing", open=True))
+            problems.append(Problem(leaf, "it is missing", open=True))
             continue
         value = kind.read(given[leaf])
         if isinstance(value, Unreadable):
-            problems.append(Problem(leaf, given[leaf], value.why, open=defers(kind, given[leaf])))
+            problems.append(Problem(leaf, value.why, open=defers(kind, given[leaf])))
         else:
             values[leaf] = value
     if problems:
