@@ -254,6 +254,19 @@ def test_a_database_is_asked_unless_the_attempt_lies_with_a_ledger_that_the_sett
     assert prune._ledger_beside(own, here / "link", url) == (own, url)
 
 
+def test_a_ledger_in_a_database_is_asked_also_where_no_file_lies(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def reached(ledger: object, **how: object) -> None:
+        asked.append(ledger)
+        raise InterruptedError
+
+    monkeypatch.setattr(prune, "open_store", reached)
+    with pytest.raises(InterruptedError):
+        prune._runs(["f" * 32], here, "postgresql://db")
+    assert asked == ["postgresql://db"] and prune._runs(["f" * 32], here, None) == ()
+
+
 @proven_by(planted(prune, "_ledger_beside", lambda own, folder, url: (folder, url)))
 def test_from_anywhere_an_attempts_own_ledger_is_asked(
     here: Path, call: Caller, resumed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch

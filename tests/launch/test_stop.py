@@ -1,12 +1,13 @@
 """Stopping real trainers: obedient, deaf, forked away, without a supervisor; and never a stranger with a reused pid."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +15,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from countermark.files import boots, locks, procfs
+from countermark.files import boots, durable, locks, procfs
 from countermark.files.attempt_folder import ReceiptAbsent, ReceiptRead, read_process_receipt, read_terminal
 from countermark.files.locks import LockFree, probe_lock
 from countermark.launch import stopping
@@ -125,6 +126,19 @@ def test_a_stop_without_a_folder_fails_aloud(place: Place) -> None:
     assert isinstance(place.launcher().stop(NONCE, 1), StopFailed)
 
 
+def no_room(*asked: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@proven_by(planted(procfs, "signal_exactly", lambda pid, start_ticks, number: True))
+def test_where_the_request_cannot_be_written_the_supervisor_is_told_by_a_signal(place: Place) -> None:
+    running(place, "sleep 30")
+    with planted(durable, "write_new", no_room)(), patch.object(stopping, "_AFTER_GRACE_S", 1.0):
+        assert place.launcher().stop(NONCE, 1) == Stopped()
+    assert not (place.folder() / "stop.json").exists()
+    assert place.terminal().main == Signalled(15)
+
+
 # ----------------------------------------------------------------------------------------------------- never a stranger
 
 
@@ -164,8 +178,9 @@ def pid_alone() -> AbstractContextManager[object]:
 CURRENT: list[procfs.ProcessIdentity] = []
 
 
+@pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize("change", ["start_ticks", "boot_id", "pid_namespace", "host"])
-def test_a_reused_pid_is_never_signalled(place: Place, change: str) -> None:
+def test_a_reused_pid_is_never_signalled(place: Place, change: str, recorded: bool) -> None:
     """The receipts name the stranger's pid, and one other thing that is not the stranger's."""
     with a_stranger() as stranger:
         row = procfs.read_stat(stranger.pid)
@@ -178,8 +193,9 @@ def test_a_reused_pid_is_never_signalled(place: Place, change: str) -> None:
             "host": "elsewhere",
         }
         _write_receipts(place, msgspec.structs.replace(named, **{change: other[change]}))
-        with patch.object(stopping, "_AFTER_GRACE_S", 0.3):
+        with patch.object(stopping, "_AFTER_GRACE_S", 0.3), nullcontext() if recorded else planted(durable, "write_new", no_room)():
             result = place.launcher().stop(NONCE, 0.1)
+        time.sleep(0.05)
         assert stranger.poll() is None
         expected = {"start_ticks": Stopped, "boot_id": Stopped, "pid_namespace": StopPending, "host": StopPending}
         assert isinstance(result, expected[change])
