@@ -27,7 +27,7 @@ def spelled(payload: object) -> Spelling:
 
 
 def event(
-    name: str,
+    id: str,
     payload: object = None,
     kind: EventType = "notification",
     *,
@@ -36,17 +36,17 @@ def event(
     **envelope: Any,
 ) -> Event:
     """An event of session ``s-main`` that happened when it was received, unless ``envelope`` says otherwise."""
-    said = spelled({"text": name} if payload is None else payload)
+    said = spelled({"text": id} if payload is None else payload)
     given = {"session": "s-main", **envelope} if "trace" not in envelope else envelope
-    return Event(name, kind, said, received_ns, start_ns=received_ns if start_ns is None else start_ns, **given)
+    return Event(id, kind, said, received_ns, start_ns=received_ns if start_ns is None else start_ns, **given)
 
 
-def edit(name: str, tensor: str, changed: int = 3, said: dict[str, Any] | None = None, **envelope: Any) -> Event:
+def edit(id: str, tensor: str, changed: int = 3, said: dict[str, Any] | None = None, **envelope: Any) -> Event:
     """A weight edit."""
-    return event(name, WeightEdit(tensor, changed, **(said or {})).payload(), **envelope)
+    return event(id, WeightEdit(tensor, changed, **(said or {})).payload(), **envelope)
 
 
-def chat(name: str, response: str, tokens: int, **envelope: Any) -> Event:
+def chat(id: str, response: str, tokens: int, **envelope: Any) -> Event:
     """A span that reports a call of a model."""
     attributes = {
         "gen_ai.operation.name": "chat",
@@ -55,7 +55,7 @@ def chat(name: str, response: str, tokens: int, **envelope: Any) -> Event:
         "gen_ai.usage.output_tokens": 1,
         "gen_ai.usage.cost": 0.25,
     }
-    return event(name, {"attributes": attributes}, "span", **envelope)
+    return event(id, {"attributes": attributes}, "span", **envelope)
 
 
 def only(store: SessionStore) -> SessionListed:

@@ -1,0 +1,149 @@
+"""What is kept, what is let go, and what is folded again: retention, versions of the fold, and rows that were changed past us."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from countermark.store import StoreError
+from countermark.store.sessions import base, checks, folding, rows
+from countermark.store.sessions.base import SqlSessions
+from countermark.store.sessions.interface import Forgotten, SessionStore
+from tests.faults import planted, proven_by
+from tests.store.sessions.conftest import Opener
+from tests.store.sessions.examples import DAY, NOW, T1, chat, edit, event, found, ids, only, rows_of
+
+
+def test_what_is_forgotten_is_gone_and_new_when_it_comes_again(store: SessionStore) -> None:
+    kept = [event("k-1", {"t": "shared kept"}, session="s-kept"), event("k-2", trace=T1, session="s-kept")]
+    store.ingest(kept)
+    before = rows_of(store)
+    gone = [edit("g-1", "w", said={"note": "shared gone"}), chat("g-2", "r", 5), event("g-3", trace=T1, session="s-main")]
+    store.ingest(gone)
+    store.ingest([event("g-1", {"other": 1})])
+    assert store.forget(["s-main", "nobody", "s-main"]) == Forgotten(1, 3)
+    assert rows_of(store) == before
+    assert (found(store, "shared"), found(store, "gone"), store.check()) == (["k-1"], [], ())
+    assert store.ingest(gone).stored == ("g-1", "g-2", "g-3")
+    assert [each.ordinal for each in store.tail(0)] == [1, 2, 6, 7, 8], "no number is given twice"
+
+
+@proven_by(planted(base, "_more", lambda forgotten, taken: forgotten))
+def test_retention_takes_out_what_is_old_some_at_a_time(store: SessionStore) -> None:
+    store.ingest([event(f"e-{number}", session=f"s-{number % 30}", received_ns=NOW + number % 30) for number in range(90)])
+    took: list[int] = []
+    honest = SqlSessions._take_out
+    counted = planted(SqlSessions, "_take_out", lambda *given: took.append(len(taken := honest(*given))) or taken)
+    with counted(), patch.object(base, "_FORGOTTEN_AT_ONCE", 9):
+        assert store.forget(before_ns=NOW + 20) == Forgotten(20, 60)
+        assert store.forget(["s-25", "s-26", "s-27", "s-28"]) == Forgotten(4, 12)
+    assert took == [3] * 6 + [2, 0, 3, 1]
+    assert sorted(listed.updated_ns - NOW for listed in store.sessions().items) == [20, 21, 22, 23, 24, 29]
+    assert store.check() == ()
+
+
+@contextmanager
+def fold_version(version: int) -> Iterator[None]:
+    """A program of another version of the fold."""
+    with patch.object(rows, "SESSION_FOLD_VERSION", version), patch.object(folding, "SESSION_FOLD_VERSION", version):
+        with patch.object(base, "SESSION_FOLD_VERSION", version), patch.object(checks, "SESSION_FOLD_VERSION", version):
+            yield
+
+
+def test_what_an_older_fold_made_is_folded_again_in_batches_and_goes_on(store: SessionStore, stores: Opener) -> None:
+    store.ingest([edit(f"e-{number}", "w", session=f"s-{number}") for number in range(7)])
+    wanted = rows_of(store).tables
+    assert store.refold() == 0
+    told: list[tuple[int, int]] = []
+
+    class Enough(Exception):
+        pass
+
+    def broken_off(done: int, left: int) -> None:
+        told.append((done, left))
+        with stores() as other:
+            assert len(other.sessions().items) == 7, "readers wait for nothing"
+        if done == 4:
+            raise Enough
+
+    with fold_version(2):
+        with pytest.raises(Enough):
+            store.refold(broken_off, batch=2)
+        assert store.refold(lambda done, left: told.append((done, left)), batch=2) == 3
+        assert (told, store.refold(), store.check()) == ([(2, 5), (4, 3), (2, 1), (3, 0)], 0, ())
+    newer = rows_of(store).tables
+    assert {row[-1] for row in newer.pop("sessions")} == {2}
+    assert newer == {name: cells for name, cells in wanted.items() if name != "sessions"}
+
+
+def test_a_session_of_another_fold_is_folded_anew_when_something_comes(store: SessionStore) -> None:
+    store.ingest([edit("e-1", "w")])
+    with store_connection(store) as connection:
+        connection.execute(text("UPDATE sessions SET fold_version = 0, events = 70, weight_edits = 9"))
+        connection.execute(text("INSERT INTO session_tags VALUES ('s-main', 'time:odd')"))
+    store.ingest([edit("e-2", "v")])
+    assert (only(store).session.sums.events, only(store).session.tensors, store.check()) == (2, 2, ())
+
+
+@contextmanager
+def store_connection(store: SessionStore) -> Iterator[Connection]:
+    """Writing past the store."""
+    assert isinstance(store, SqlSessions)
+    with store._changing() as connection:
+        yield connection
+
+
+BROKEN = {
+    "UPDATE sessions SET messages = messages + 1 WHERE session_id = 's-1'": ["SessionFoldDiffers"],
+    "UPDATE sessions SET weights_changed = '00' || substr(weights_changed, 3, 37) || '9' WHERE session_id = 's-1'": ["SessionFoldDiffers"],
+    "UPDATE session_keys SET input_tokens = 99 WHERE session_id = 's-2'": ["SessionFoldDiffers"],
+    "DELETE FROM session_tags WHERE session_id = 's-1'": ["SessionFoldDiffers"],
+    "DELETE FROM session_checkpoints": ["SessionFoldDiffers"],
+    "DELETE FROM sessions WHERE session_id = 's-1'": ["SessionFoldDiffers"],
+    "DELETE FROM event_conflicts": ["SessionFoldDiffers"],
+    "INSERT INTO session_tags VALUES ('s-9', 'time:odd')": ["SessionFoldDiffers"],
+    "UPDATE events SET session_id = 's-2' WHERE event_id = 'e-1'": ["EventMisplaced", "SessionFoldDiffers", "SessionFoldDiffers"],
+    "UPDATE events SET session_id = 's-2' WHERE event_id = 'e-3'": ["EventMisplaced", "SessionFoldDiffers", "SessionFoldDiffers"],
+    "UPDATE feed SET ordinal = 2": ["EventNumberAhead"],
+    "CREATE INDEX foreign_one ON sessions (source)": ["SchemaObjectForeign"],
+    "DROP INDEX session_tags_by_tag": ["SchemaObjectMissing"],
+}
+
+
+@pytest.mark.parametrize("statement", BROKEN)
+def test_a_check_finds_what_was_changed_past_us(store: SessionStore, statement: str) -> None:
+    store.ingest([edit("e-1", "w", said={"checkpoint_after": "a" * 64}, session="s-1"), chat("e-2", "r", 5, session="s-2")])
+    store.ingest([event("e-3", trace=T1), event("e-1", {"other": 1}, session="s-1")])
+    assert store.check() == ()
+    with store_connection(store) as connection:
+        connection.execute(text(statement))
+    assert [finding.code for finding in store.check()] == BROKEN[statement]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET payload = '{}'",
+        "UPDATE events SET event_id = 'x' WHERE event_id = 'e-1'",
+        "UPDATE events SET own_session = 'x'",
+        "UPDATE event_conflicts SET payload = '{}'",
+    ],
+)
+def test_what_was_received_is_never_changed(store: SessionStore, statement: str) -> None:
+    store.ingest([event("e-1"), event("e-1", {"other": 1})])
+    before = rows_of(store)
+    with pytest.raises((StoreError, DBAPIError), match="is not changed"), store_connection(store) as connection:
+        connection.execute(text(statement))
+    assert rows_of(store) == before
+
+
+def test_a_session_with_many_events_is_read_a_page_at_a_time(store: SessionStore) -> None:
+    store.ingest([event(f"e-{number:05}", start_ns=NOW - number % 3) for number in range(2_100)])
+    with store_connection(store) as connection:
+        folding.refold(connection, "s-main")
+    assert (only(store).session.sums.events, len(ids(store)), store.check()) == (2_100, 1_000, ())
+    assert store.forget(before_ns=NOW + DAY) == Forgotten(1, 2_100)
+    assert store.sessions().items == ()
