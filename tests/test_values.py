@@ -66,6 +66,50 @@ def test_numbers_that_are_none_and_giants_are_refused(reader: Any) -> None:
     assert [raw for raw in giants if not refused(reader.read(raw))] == []
 
 
+NO_DECIMAL, NO_NUMBER, NO_INTEGER = "it is not a finite decimal number", "it is not a number", "it is not a whole number"
+TOO_LONG: Final = "it has over 40 digits or an exponent beyond 400"
+OF_A_RATE, NO_THOUSANDTHS = (
+    "a rate lies between 0 and 1",
+    "it is no whole number of thousandths, and rounding it would name another computation",
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "raw", "why"),
+    [
+        (Sha256.read, 3, "a digest is text that begins with sha256:"),
+        (Sha256.read, "md5:" + HEX, "it does not begin with sha256:"),
+        (WeightsRoot.read, "wr1:" + HEX[:-1], "wr1: must be followed by 64 lower-case hexadecimal digits"),
+        (NonNegativeDecimal.read, True, NO_NUMBER),
+        (NonNegativeDecimal.read, [1], NO_NUMBER),
+        (NonNegativeDecimal.read, 2**512, "it is too large"),
+        (NonNegativeDecimal.read, 2**512 - 1, TOO_LONG),
+        (NonNegativeDecimal.read, "1" + "0" * 200, NO_DECIMAL),
+        (NonNegativeDecimal.read, "x", NO_DECIMAL),
+        (NonNegativeDecimal.read, "1." + "1" * 40, TOO_LONG),
+        (NonNegativeDecimal.read, "1e401", TOO_LONG),
+        (NonNegativeDecimal.read, "1e-401", TOO_LONG),
+        (NonNegativeDecimal.read, -1, "it must be at least 0"),
+        (PositiveDecimal.read, 0, "it must be greater than 0"),
+        (PositiveInt.read, "x", NO_INTEGER),
+        (PositiveInt.read, True, NO_INTEGER),
+        (PositiveInt.read, 0, "it must be from 1 to 9223372036854775807"),
+        (PerMille.read, 1001, "it must be from 0 to 1000"),
+        (PerMille.read, "x", NO_DECIMAL),
+        (PerMille.read, 1.0, OF_A_RATE + "; write thousandths as a whole number from 0 to 1000"),
+        (PerMille.read, 0.0125, NO_THOUSANDTHS),
+        (PerMille.of_rate, "x", NO_DECIMAL),
+        (PerMille.of_rate, 1.001, OF_A_RATE),
+        (PerMille.of_rate, -0.001, OF_A_RATE),
+        (PerMille.of_rate, 0.0125, NO_THOUSANDTHS),
+        (Principal.read, "", "a name is 1 to 200 letters, digits and ._@:/+- and begins with a letter or digit"),
+        (Principal.read, 3, "a name is 1 to 200 letters, digits and ._@:/+- and begins with a letter or digit"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_why(read: Any, raw: object, why: str) -> None:
+    assert read(raw) == Unreadable(why)
+
+
 # ----------------------------------------------------------------------------------------------------------- digests
 
 
@@ -86,18 +130,19 @@ def test_digests_of_unlike_kinds_are_never_equal() -> None:
 
 
 def test_a_bad_argument_of_ours_raises() -> None:
-    for build in (
-        lambda: Sha256("x"),
-        lambda: PositiveInt(0),
-        lambda: PositiveInt(True),
-        lambda: U64(2**64),
-        lambda: PerMille(1001),
-        lambda: PositiveDecimal(Decimal(0)),
-        lambda: NonNegativeDecimal(Decimal(-1)),
-        lambda: Principal("a b"),
-    ):
-        with pytest.raises(ValueError, match=r"\w"):
-            build()
+    wrong: tuple[tuple[Any, object, str], ...] = (
+        (Sha256, "x", "Sha256 needs 64 lower-case hexadecimal digits"),
+        (PositiveInt, 0, "PositiveInt: must be from 1 to 9223372036854775807"),
+        (PositiveInt, True, "PositiveInt: must be from 1 to 9223372036854775807"),
+        (U64, 2**64, "U64: must be from 0 to 18446744073709551615"),
+        (PerMille, 1001, "PerMille: must be from 0 to 1000"),
+        (PositiveDecimal, Decimal(0), "PositiveDecimal: it must be greater than 0"),
+        (NonNegativeDecimal, Decimal(-1), "NonNegativeDecimal: it must be at least 0"),
+        (Principal, "a b", "Principal: 'a b' is not a name"),
+    )
+    for kind, argument, why in wrong:
+        with pytest.raises(ValueError, match=f"^{why}$"):
+            kind(argument)
     with pytest.raises(FrozenInstanceError):
         Sha256(HEX).hex = HEX  # type: ignore[misc]
 
@@ -116,6 +161,10 @@ SPELLINGS: Final[tuple[tuple[list[object], str], ...]] = (
     (["0.1", 0.1, ".1"], "0.1"),
     (["1e15", 10**15, 1e15], "1000000000000000"),
     (["1e16", 10**16, 1e16], "1e16"),
+    (["100", 100, 1e2, "1e2"], "100"),
+    (["1234567890123456.5", "1234567890123456.50"], "1234567890123456.5"),
+    (["12345678901234567.5", "12345678901234567.50"], "1.23456789012345675e16"),
+    (["1.5e300", 1.5e300, "1500e297"], "1.5e300"),
     (["123456789.125", 123456789.125], "123456789.125"),
     ([1 / 3, "0.3333333333333333"], "0.3333333333333333"),
 )
@@ -139,7 +188,8 @@ def test_two_floats_are_one_value_exactly_if_they_are_equal(one: float, other: f
 def test_the_bounds_of_decimals() -> None:
     assert refused(PositiveDecimal.read("0")) and refused(PositiveDecimal.read(-1)) and refused(NonNegativeDecimal.read("-1e-9"))
     assert PositiveDecimal.read("1e-400") == PositiveDecimal(Decimal("1e-400"))
-    assert refused(PositiveDecimal.read("1." + "1" * 40))
+    for longest in ("1e400", "1." + "1" * 39, "1" + "0" * 199):
+        assert PositiveDecimal.read(longest) == PositiveDecimal(Decimal(longest))
 
 
 # ----------------------------------------------------------------------------------------------------------- integers
@@ -212,8 +262,13 @@ def test_a_value_that_is_nested_deeply_is_spelled_all_the_same() -> None:
     for _ in range(50):
         nested = (nested,)
     assert len(spelled(nested)) <= 80
+    # What lies deeper is shown as Python has it.
+    assert (spelled([[[[True]]]]), spelled([[[[[True]]]]])) == ("[[[[true]]]]", "[[[[[True]]]]]")
+    assert spelled([[[{"a": {"b": None}}]]]) == "[[[{a = {'b': None}}]]]"
 
 
 def test_shown_escapes_what_a_terminal_would_obey() -> None:
     assert shown("\x1b[31mred\n") == r"'\x1b[31mred\n'"
     assert shown("x" * 100, 10) == "'xxxxxxxx…"
+    assert (shown("x" * 78), shown("x" * 79)) == ("'" + "x" * 78 + "'", "'" + "x" * 78 + "…")
+    assert (spelled(["x" * 76]), spelled(["x" * 77])) == ("['" + "x" * 76 + "']", "['" + "x" * 77 + "…")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from datetime import time as datetime_time
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import ClassVar, Generic, Protocol, Self, TypeVar, cast, final
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Value(Protocol):
 
 def shown(raw: object, length_max: int = 80) -> str:
     """A raw input as it may be shown to a person: escaped, quoted and cut to ``length_max`` characters."""
-    text = ascii(raw) if not isinstance(raw, str) else ascii(raw[: length_max + 1])
+    text = ascii(raw[:length_max] if isinstance(raw, str) else raw)
     return text if len(text) <= length_max else text[: length_max - 1] + "…"
 
 
@@ -178,10 +178,7 @@ def _decimal(raw: object) -> Decimal | Unreadable:
     text = raw if isinstance(raw, str) else repr(raw) if isinstance(raw, float) else str(raw)
     if len(text) > 200 or not _DECIMAL_TEXT.fullmatch(text):
         return Unreadable("it is not a finite decimal number")
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return Unreadable("it is not a finite decimal number")
+    number = Decimal(text)
     if number == 0:
         return Decimal(0)
     digits = number.as_tuple()
@@ -195,20 +192,14 @@ def _spell_decimal(number: Decimal) -> str:
     """The one spelling of an exact number: plain from 1e-6 up to 1e15, else ``<digits>e<exponent>``; no trailing zeros."""
     if number == 0:
         return "0"
-    sign, digits, exponent = number.as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits)).lstrip("0")
-    stripped = text.rstrip("0")
-    exponent += len(text) - len(stripped)
-    lead = exponent + len(stripped) - 1
-    minus = "-" if sign else ""
-    if -6 <= lead <= 15:
-        if exponent >= 0:
-            return minus + stripped + "0" * exponent
-        point = len(stripped) + exponent
-        return minus + (stripped[:point] + "." + stripped[point:] if point > 0 else "0." + "0" * -point + stripped)
-    mantissa = stripped[0] + ("." + stripped[1:] if len(stripped) > 1 else "")
-    return f"{minus}{mantissa}e{lead}"
+    if -6 <= number.adjusted() <= 15:
+        return _without_zeros(f"{number:f}")
+    mantissa, exponent = f"{number:e}".split("e")
+    return f"{_without_zeros(mantissa)}e{int(exponent)}"
+
+
+def _without_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 @dataclass(frozen=True, slots=True)
