@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -19,10 +20,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from countermark.server import handlers
+from countermark.server.limits import Limits
 from countermark.sessions.edits import FIELDS
 from countermark.wire import otlp_records
 from tests.faults import planted, proven_by
-from tests.server.running import JSON, PROTOBUF, Running
+from tests.server.running import JSON, PROTOBUF, Running, served
 from tests.wire.otlp_requests import EDIT, edit_span, json_of, log, protobuf_of, request, span
 
 #: The edit without its id, so that each way of sending it is an event of its own.
@@ -130,6 +132,17 @@ def test_an_undecodable_request_stores_nothing(server: Running) -> None:
     assert answered.status == 400
     assert b"it is no protobuf message of spans" in answered.body
     assert server.stored() == []
+
+
+def test_a_request_with_too_many_items_or_bytes_is_refused_with_the_bound(tmp_path: Path) -> None:
+    with served(tmp_path / "store", limits=Limits(items_max=1, body_bytes_max=2_000)) as server:
+        for document, said in ((request("logs", [log(), log()]), "1 event"), (request("logs", [log({"k": "v" * 2_000})]), "2,000 bytes")):
+            by_json = server.ask("POST", "/v1/logs", json_of(document), JSON)
+            assert (by_json.status, by_json.document["code"]) == (413, 8)
+            assert said in by_json.document["message"]
+            by_protobuf = server.ask("POST", "/v1/logs", protobuf_of("logs", document), PROTOBUF)
+            assert (by_protobuf.status, by_protobuf.body[:2]) == (413, b"\x08\x08")
+        assert server.stored() == []
 
 
 def test_a_body_of_another_kind_is_refused(server: Running) -> None:

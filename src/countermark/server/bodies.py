@@ -59,7 +59,8 @@ async def _read(request: Request, limits: Limits, unpacked: "_Unpacked") -> byte
             found = BodyTooLarge(limits.body_bytes_max) if too_long else await _gathered(stream, unpacked)
     except TimeoutError:
         return BodySlow(limits.body_seconds_max)
-    if isinstance(found, BodyTooLarge):
+    # Whoever asks before it sends hears the answer first.
+    if isinstance(found, BodyTooLarge) and "expect" not in request.headers:
         unpacked.let_go()
         await _drain(stream)
     return found

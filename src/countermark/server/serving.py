@@ -9,6 +9,7 @@ Rules kept here:
 """
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Callable, Generator
@@ -25,8 +26,10 @@ from countermark.server.guards import is_loopback
 from countermark.server.service import ServerSettings, Service
 from countermark.server.tokens import read_tokens
 from countermark.store import StoreError
+from countermark.store.sessions.interface import SessionStore
 from countermark.values import NonEmpty, Refused
 
+_LOG: Final = logging.getLogger("countermark.server")
 #: How long open requests are waited for when the server ends.
 _GRACE_S: Final = 10
 _IDLE_S: Final = 75
@@ -55,20 +58,34 @@ def listening(settings: ServerSettings) -> "Generator[Server | Refused[AddressUn
         return
     with _bound(settings.host, settings.port) as bound, settings.open_store() as store:
         service = Service(settings, store)
-        threading.Thread(target=_refold, args=(service,), name="refold", daemon=True).start()
+        ended = threading.Event()
+        refold = threading.Thread(target=_refold, args=(store, ended), name="refold")
+        refold.start()
         try:
             yield Server(service, bound)
         finally:
+            ended.set()
             service.close()
+            refold.join()
 
 
-def _refold(service: Service) -> None:
+class _Ended(Exception):
+    """The server ends; what is left is folded at the next start."""
+
+
+def _refold(store: SessionStore, ended: threading.Event) -> None:
     """Bring what an older version folded up to date, beside everything else."""
+
+    def go_on(done: int, left: int) -> None:
+        if ended.is_set():
+            raise _Ended
+
     try:
-        service.store.refold()
-    except StoreError:
-        # What is left is folded at the next start; the store's own check names it.
+        store.refold(go_on)
+    except _Ended:
         return
+    except StoreError as error:
+        _LOG.error("what an older version folded could not be folded anew: %s", error.what)
 
 
 @contextmanager

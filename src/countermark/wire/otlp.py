@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias, cast
 
+from countermark.sessions.canonical import kept_text
 from countermark.sessions.events import Batch, BatchTooLong, Event, EventDefect, EventRefused, EventUnreadable
 from countermark.values import Refused
 from countermark.wire import otlp_json, otlp_protobuf
@@ -56,7 +57,7 @@ def batch_of(
 def _id_shown(record: _Record) -> str:
     """The id of a refused record, as far as it says one."""
     told = record.attributes.get(EVENT_ID)
-    return (told if isinstance(told, str) else record.span)[:_ID_SHOWN_MAX]
+    return kept_text(told if isinstance(told, str) else record.span, _ID_SHOWN_MAX)
 
 
 def _of_protobuf(signal: Signal, body: bytes) -> _Found | EventUnreadable:
