@@ -172,7 +172,7 @@ SCHEDULERS = {"torch's": scheduler(5), "DeepSpeed's": {"last_batch_iteration": 4
 
 
 @pytest.mark.parametrize("whose", SCHEDULERS)
-@proven_by(planted(deepspeed, "_witness", lambda source, step, skipped: StepWitness(source, step)))
+@proven_by(planted(deepspeed, "with_skipped", lambda source, step, skipped: StepWitness(source, step)))
 def test_steps_that_were_skipped_are_those_of_the_optimizer_and_of_the_scheduler(tmp_path: Path, whose: str) -> None:
     """Where gradients overflow DeepSpeed steps neither of the two, and counts on."""
     files: Files = dict(trainers(skipped_steps=3, lr_scheduler=SCHEDULERS[whose]))
@@ -221,7 +221,7 @@ def test_divided_weights_have_a_file_for_each_worker(tmp_path: Path) -> None:
     assert torn == incomplete(ComponentMissing(WEIGHTS), ComponentMissing(GENERATORS), whys=(said,)) + Counter([FOREIGN])
 
 
-def taken_whole(read: deepspeed._Read, name: str) -> deepspeed._OptimizerSays | None:
+def taken_whole(read: deepspeed.TagReading, name: str) -> deepspeed._OptimizerSays | None:
     """As if the weights were not in it."""
     return take(read.parts[OPTIMIZER], read.folder, name, torch_state(deepspeed._optimizer_says, deepspeed.GLOBALS))
 

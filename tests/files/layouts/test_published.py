@@ -16,7 +16,17 @@ from countermark.run.checkpoint import CheckpointReadback, Component, ComponentM
 from countermark.values import Refused
 from tests.faults import planted, proven_by
 from tests.files import folders
-from tests.files.layouts import breaking, dcps, deepspeeds, lightnings, orbaxes, test_accelerate, test_transformers, torchtunes
+from tests.files.layouts import (
+    breaking,
+    dcps,
+    deepspeeds,
+    lightnings,
+    orbaxes,
+    test_accelerate,
+    test_accelerate_deepspeed,
+    test_transformers,
+    torchtunes,
+)
 from tests.recipe.examples import clean_spellings
 
 GIVEN: Final[dict[str, Any]] = {"step": 4, "attempt": folders.NONCE, "work_key": folders.WORK_KEY, "manifest": clean_spellings()}
@@ -30,6 +40,7 @@ MADE: Final[dict[str, Callable[[Path], Path]]] = {
     "orbax": orbaxes.checkpoint,
     "torch-dcp": lambda at: dcps.folder(at, "checkpoint_0", dcps.saved()),
     "deepspeed": lambda at: deepspeeds.folder(at, "out", deepspeeds.alone(step=4)),
+    "accelerate-deepspeed": lambda at: breaking.written(at / "checkpoint_0", test_accelerate_deepspeed.files(step=4)),
     "transformers-deepspeed": lambda at: deepspeeds.folder(at, "checkpoint-4", deepspeeds.trainers(step=4)),
 }
 #: One in each layout that lacks some component, and what it lacks.

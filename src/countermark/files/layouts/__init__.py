@@ -10,7 +10,7 @@ Rules kept here:
 from pathlib import Path
 from typing import Final
 
-from countermark.files.layouts import accelerate, deepspeed, distributed, lightning, orbax, torchtune, transformers
+from countermark.files.layouts import accelerate, accelerate_deepspeed, deepspeed, distributed, lightning, orbax, torchtune, transformers
 from countermark.files.layouts.published import MANIFEST, PUBLISHED_NAMING
 from countermark.files.layouts.reading import Kind, Layout, LayoutReading, Naming, Numbered
 from countermark.files.layouts.weights import take_weights
@@ -39,6 +39,7 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
     torchtune.FOLDER,
     orbax.FOLDER,
     deepspeed.TRAINERS,
+    accelerate_deepspeed.FOLDER,
     deepspeed.ALONE,
     distributed.TORCHTITAN,
     distributed.ANY,

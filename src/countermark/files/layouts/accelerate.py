@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from countermark.files.layouts.deepspeed_files import is_deepspeeds
 from countermark.files.layouts.fsdp import note_beside, take_pieces, workers_of
 from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, take, torch_state
 from countermark.files.layouts.states import generators_say, table_of, whole_number
@@ -30,7 +31,7 @@ from countermark.files.reading import Entry, OpenFile
 from countermark.run.checkpoint import Component, StepWitness, Unobserved
 
 _SAVES: Final = Naming("checkpoint_{save}")
-_NAMES: Final = (_SAVES, Naming("step_{step}"), Naming("epoch_{epoch}"))
+NAMES: Final = (_SAVES, Naming("step_{step}"), Naming("epoch_{epoch}"))
 _PROCESS: Final = re.compile(r"random_states_(0|[1-9][0-9]*)\.pkl", re.ASCII)
 _CUSTOM: Final = re.compile(r"custom_checkpoint_(0|[1-9][0-9]*)\.pkl", re.ASCII)
 #: What only ``save_state`` calls a file.
@@ -43,9 +44,16 @@ _POSITION: Final = "dl_state_dict"
 _IN_PLACE: Final = Unobserved(("Accelerate writes in place, file after file, and takes the oldest checkpoint away before it begins",))
 
 
+def is_accelerates(entries: tuple[Entry, ...]) -> bool:
+    """Whether a file lies there that only ``save_state`` writes."""
+    return any(_MARK.fullmatch(entry.name) or _PROCESS.fullmatch(entry.name) or _CUSTOM.fullmatch(entry.name) for entry in entries)
+
+
 def _recognises(path: Path, entries: tuple[Entry, ...]) -> bool:
     names = {entry.name for entry in entries}
-    if any(_MARK.fullmatch(name) or _PROCESS.fullmatch(name) or _CUSTOM.fullmatch(name) for name in names):
+    if is_deepspeeds(entries):
+        return False
+    if is_accelerates(entries):
         return True
     if "optimizer.bin" in names and names.isdisjoint(_TRAINERS):
         return True
@@ -55,13 +63,13 @@ def _recognises(path: Path, entries: tuple[Entry, ...]) -> bool:
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     names = frozenset(entry.name for entry in entries)
     reading = LayoutReading(publication=_IN_PLACE)
-    optimizer, position = _registered(folder, names, reading)
-    named = next((found for naming in _NAMES if (found := naming.numbered(folder.name)) is not None), None)
+    optimizer, position = take_registered(folder, names, reading)
+    named = next((found for naming in NAMES if (found := naming.numbered(folder.name)) is not None), None)
     reading.step = next((witness.step for witness in position.steps), None if named is None else named.step)
     pieces = take_pieces(folder, entries, reading)
     _optimizers(optimizer, folder, names, reading, pieces.get(Component.OPTIMIZER_STATE))
-    generators, processes = _generators(folder, names)
-    scheduler = _schedulers(folder, names, reading, processes, frozenset(witness.step for witness in optimizer.steps))
+    generators, processes = take_processes(folder, names)
+    scheduler = take_schedulers(folder, names, reading, processes, frozenset(witness.step for witness in optimizer.steps))
     if reading.step is None:
         reading.step = next((witness.step for witness in (*optimizer.steps, *scheduler.steps)), None)
     return reading.settle(
@@ -70,7 +78,7 @@ def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
             Component.OPTIMIZER_STATE: optimizer,
             Component.SCHEDULER_STATE: scheduler,
             Component.RNG_STATE: generators,
-            Component.DATA_POSITION: _position(position, folder, names),
+            Component.DATA_POSITION: take_position(position, folder, names),
         }
     )
 
@@ -92,7 +100,7 @@ def _weights(folder: Path, names: frozenset[str], reading: LayoutReading) -> Par
     return parts
 
 
-def _registered(folder: Path, names: frozenset[str], reading: LayoutReading) -> tuple[Parts, Parts]:
+def take_registered(folder: Path, names: frozenset[str], reading: LayoutReading) -> tuple[Parts, Parts]:
     """What the script registered: what goes with the optimizers, and what says where in the data a loop is."""
     optimizer, position = Parts(), Parts()
     first = ("custom_checkpoint_0.pkl",) if ranks_of(_CUSTOM, names) else ()
@@ -139,7 +147,8 @@ def _optimizers(parts: Parts, folder: Path, names: frozenset[str], reading: Layo
         take_scaler(parts, folder, SCALER, reading)
 
 
-def _schedulers(folder: Path, names: frozenset[str], reading: LayoutReading, processes: int, steps: frozenset[int]) -> Parts:
+def take_schedulers(folder: Path, names: frozenset[str], reading: LayoutReading, processes: int, steps: frozenset[int]) -> Parts:
+    """The schedulers of so many processes, beside optimizers that took these steps."""
     parts = Parts()
     for name in ("scheduler.bin", *_others(parts, names, "scheduler")):
         take_scheduler(parts, folder, name, reading, processes, steps)
@@ -156,20 +165,20 @@ def _micro_batches(file: TorchFile, _: OpenFile) -> int | Whys:
     return Whys(whys) if whys or count is None else count
 
 
-def _generators(folder: Path, names: frozenset[str]) -> tuple[Parts, int]:
-    """The states of the processes' generators, and how many processes there were."""
+def take_processes(folder: Path, names: frozenset[str], least: int = 1) -> tuple[Parts, int]:
+    """The states of the generators of so many processes at the ``least``, and how many processes there were."""
     parts = Parts()
     ranks = ranks_of(_PROCESS, names)
     if not ranks:
         parts.absent.append("random_states_0.pkl")
         return parts, 1
-    counts = take_ranks(parts, folder, "random_states_{}.pkl", ranks, workers_of(names), torch_state(_micro_batches))
+    counts = take_ranks(parts, folder, "random_states_{}.pkl", ranks, max(least, workers_of(names)), torch_state(_micro_batches))
     if len(set(counts)) > 1:
         parts.whys.append(f"its processes had taken different numbers of micro batches: {', '.join(map(str, sorted(set(counts))))}")
     return parts, parts.workers
 
 
-def _position(parts: Parts, folder: Path, names: frozenset[str]) -> Parts:
+def take_position(parts: Parts, folder: Path, names: frozenset[str]) -> Parts:
     """The states of the data loaders, and pickled samplers; where nothing tells the place, the first loader's is what is missing."""
     samplers = sorted(filter(_SAMPLER.fullmatch, names))
     for name in samplers:
@@ -187,4 +196,4 @@ def _loader_says(file: TorchFile, _: OpenFile) -> Whole | Whys:
     return Whole() if any(whole_number(count) is not None for count in counts) else Whys(("it is no state of a data loader",))
 
 
-FOLDER: Final = Layout("accelerate", _NAMES, _recognises, _read)
+FOLDER: Final = Layout("accelerate", NAMES, _recognises, _read)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, final
 
 from countermark.files.documents import as_list
+from countermark.files.layouts.accelerate import is_accelerates
 from countermark.files.layouts.deepspeed_files import (
     TAG,
     WORKERS_MAX,
@@ -78,7 +79,7 @@ class _ModelSays:
 
 @final
 @dataclass(slots=True)
-class _Read:
+class TagReading:
     """A tag while it is read."""
 
     folder: Path
@@ -86,6 +87,12 @@ class _Read:
     reading: LayoutReading
     parts: dict[Component, Parts]
     says: list[_ModelSays]
+    tag: str = ""
+
+    @property
+    def workers(self) -> int:
+        """How many workers the states tell of."""
+        return max((says.data * says.model for says in self.says), default=1)
 
     @property
     def skipped(self) -> int:
@@ -95,13 +102,13 @@ class _Read:
 
 def _read(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     """A folder of DeepSpeed alone."""
-    read = _tagged(folder, entries)
+    read = read_tag(folder, entries)
     return read.reading.settle(read.parts)
 
 
 def _read_trainers(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     """A folder of the Transformers trainer: its own files beside DeepSpeed's."""
-    read = _tagged(folder, entries)
+    read = read_tag(folder, entries)
     names, reading = read.names, read.reading
     if is_adapter(names) or not names.isdisjoint(CARRIERS):
         read.parts[Component.MODEL_WEIGHTS].join(take_weights(folder, names, reading))
@@ -109,10 +116,9 @@ def _read_trainers(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     if SCHEDULER in names:
         scheduler = Parts()
         take_scheduler(scheduler, folder, SCHEDULER, reading)
-        scheduler.steps = [_witness(told.source, told.step, read.skipped) for told in scheduler.steps]
+        scheduler.steps = [with_skipped(told.source, told.step, read.skipped) for told in scheduler.steps]
         read.parts[Component.SCHEDULER_STATE].join(scheduler)
-    workers = max((says.data * says.model for says in read.says), default=1)
-    read.parts[Component.RNG_STATE] = take_generators(folder, names, workers)
+    read.parts[Component.RNG_STATE] = take_generators(folder, names, read.workers)
     step = reading.step
     position = take_trainer_state(folder, reading)
     reading.step = step if step is not None else reading.step
@@ -121,16 +127,16 @@ def _read_trainers(folder: Path, entries: tuple[Entry, ...]) -> LayoutReading:
     return reading.settle(read.parts)
 
 
-def _tagged(folder: Path, entries: tuple[Entry, ...]) -> _Read:
+def read_tag(folder: Path, entries: tuple[Entry, ...]) -> TagReading:
     names = frozenset(entry.name for entry in entries)
     tag = find_tag(folder, entries)
-    read = _Read(folder, names, LayoutReading(), {component: Parts() for component in COMPONENTS}, [])
+    read = TagReading(folder, names, LayoutReading(), {component: Parts() for component in COMPONENTS}, [])
     if not isinstance(tag, Tag):
         read.reading.publication = Incomplete((tag,))
         for component in (Component.MODEL_WEIGHTS, Component.OPTIMIZER_STATE):
             read.parts[component].whys.append(tag)
         return read
-    read.reading.publication = tag.publication
+    read.reading.publication, read.tag = tag.publication, tag.below.removesuffix("/")
     ranks = model_files(tag.below, names)
     for name in ranks.found.values():
         _take_model(read, name)
@@ -140,13 +146,13 @@ def _tagged(folder: Path, entries: tuple[Entry, ...]) -> _Read:
     elif not ranks.found:
         read.parts[Component.MODEL_WEIGHTS].absent.append(ranks.form.format(data=0, model=0))
     _take_optimizers(read, tag, workers, divided=ranks.divided)
-    named = TAG.numbered(tag.below.rstrip("/"))
+    named = TAG.numbered(read.tag)
     if named is not None:
-        read.parts[Component.MODEL_WEIGHTS].steps.append(StepWitness(f"{tag.below.rstrip('/')}: its name", named.number))
+        read.parts[Component.MODEL_WEIGHTS].steps.append(StepWitness(f"{read.tag}: its name", named.number))
     return read
 
 
-def _note(read: _Read, component: Component, what: str, missing: Missing) -> None:
+def _note(read: TagReading, component: Component, what: str, missing: Missing) -> None:
     """What is missing of a component's files, and what is there that is of none of the workers."""
     parts = read.parts[component]
     parts.absent.extend(missing.names)
@@ -157,7 +163,7 @@ def _note(read: _Read, component: Component, what: str, missing: Missing) -> Non
         read.reading.publication = Incomplete((*(before.whys if isinstance(before, Incomplete) else ()), *found.whys))
 
 
-def _workers(read: _Read) -> tuple[int, int] | None:
+def _workers(read: TagReading) -> tuple[int, int] | None:
     """How many workers divided the data, and how many the model; None where no state tells, or they disagree."""
     told = {(says.data, says.model) for says in read.says}
     if len(told) > 1:
@@ -169,7 +175,7 @@ def _workers(read: _Read) -> tuple[int, int] | None:
 # ------------------------------------------------------------------------------------------------------------------ model
 
 
-def _take_model(read: _Read, name: str) -> None:
+def _take_model(read: TagReading, name: str) -> None:
     """A file with the model's states, whose portions go to their components."""
 
     def judge(values: OpenValues) -> _ModelSays | Whys:
@@ -218,7 +224,7 @@ def _settings(config: Mapping[str, object]) -> Iterable[ArtifactFact]:
             yield fact(leaf, value, f"ds_config: {key}")
 
 
-def _portion(read: _Read, name: str, values: OpenValues, says: _ModelSays) -> None:
+def _portion(read: TagReading, name: str, values: OpenValues, says: _ModelSays) -> None:
     """Each component's portion of the file, and what it says."""
     parts, state = read.parts, values.values
     scheduler = table_of(state.get("lr_scheduler"))
@@ -243,22 +249,22 @@ def _portion(read: _Read, name: str, values: OpenValues, says: _ModelSays) -> No
     values.put_value(parts[Component.MODEL_WEIGHTS], rest, f"{name}: model_weights")
 
 
-def _judge_scheduler(read: _Read, scheduler: Mapping[str, object], source: str, skipped: int) -> None:
+def _judge_scheduler(read: TagReading, scheduler: Mapping[str, object], source: str, skipped: int) -> None:
     """A scheduler of torch, or one of DeepSpeed's own, which counts from 0."""
     parts = read.parts[Component.SCHEDULER_STATE]
     own = whole_number(scheduler.get("last_batch_iteration"))
     if own is not None:
-        parts.steps.append(_witness(f"{source}: last_batch_iteration", own + 1, skipped))
+        parts.steps.append(with_skipped(f"{source}: last_batch_iteration", own + 1, skipped))
         return
     says = scheduler_says(scheduler, "lr_scheduler")
     if isinstance(says, Whys):
         parts.refuse(source, says)
     else:
-        parts.steps.append(_witness(f"{source}: last_epoch", says.step, skipped))
+        parts.steps.append(with_skipped(f"{source}: last_epoch", says.step, skipped))
         read.reading.facts.extend(says.facts)
 
 
-def _witness(source: str, step: int, skipped: int) -> StepWitness:
+def with_skipped(source: str, step: int, skipped: int) -> StepWitness:
     """The step of what takes none where the gradients overflow."""
     return StepWitness(f"{source} + skipped_steps" if skipped else source, step + skipped)
 
@@ -276,7 +282,7 @@ class _OptimizerSays:
     facts: tuple[ArtifactFact, ...]
 
 
-def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None, *, divided: bool) -> None:
+def _take_optimizers(read: TagReading, tag: Tag, workers: tuple[int, int] | None, *, divided: bool) -> None:
     """Each worker's piece of the optimizer's state, and where the weights are ``divided``, of these."""
     ranks = optimizer_files(tag.below, read.names)
     parts = read.parts[Component.OPTIMIZER_STATE]
@@ -288,7 +294,7 @@ def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None, *, 
             counts.update(says.workers)
             read.reading.facts.extend(says.facts)
             told.update({step: name for step in says.steps if step not in told})
-    parts.steps.extend(_witness(f"{name}: step", step, read.skipped) for step, name in sorted(told.items()))
+    parts.steps.extend(with_skipped(f"{name}: step", step, read.skipped) for step, name in sorted(told.items()))
     if workers is None and len(counts) == 1:
         workers = counts.pop(), max((rank for _, rank in ranks.found), default=0) + 1
     if workers is None:
@@ -302,7 +308,7 @@ def _take_optimizers(read: _Read, tag: Tag, workers: tuple[int, int] | None, *, 
     parts.workers = workers[0] * workers[1]
 
 
-def _take_divided(read: _Read, name: str) -> _OptimizerSays | None:
+def _take_divided(read: TagReading, name: str) -> _OptimizerSays | None:
     """A worker's file that holds its piece of the weights beside that of the optimizer's state."""
     both = (Component.MODEL_WEIGHTS, Component.OPTIMIZER_STATE)
 
@@ -350,11 +356,17 @@ def _of_groups(groups: list[object], step: object) -> Mapping[str, object]:
     return {"state": dict(enumerate(entries)), "param_groups": [settings | ({} if step is None else {"step": step})]}
 
 
-ALONE: Final = Layout("deepspeed", (TAG,), lambda path, entries: is_deepspeeds(entries) and not _is_trainers(path, entries), _read)
+ALONE: Final = Layout(
+    "deepspeed",
+    (TAG,),
+    lambda path, entries: is_deepspeeds(entries) and not _is_trainers(path, entries) and not is_accelerates(entries),
+    _read,
+)
 TRAINERS: Final = Layout(
     "transformers-deepspeed", _NAMES, lambda path, entries: is_deepspeeds(entries) and _is_trainers(path, entries), _read_trainers
 )
 
 
 def _is_trainers(path: Path, entries: tuple[Entry, ...]) -> bool:
-    return is_the_trainers(path, entries) or any(naming.numbered(path.name) for naming in _NAMES)
+    named = any(naming.numbered(path.name) for naming in _NAMES)
+    return is_the_trainers(path, entries) or (named and not is_accelerates(entries))

@@ -51,13 +51,18 @@ def is_deepspeeds(entries: tuple[Entry, ...]) -> bool:
     return (named and tagged) or any(_EITHER.fullmatch(entry.name) for entry in entries)
 
 
+def tags_of(names: Iterable[str]) -> list[str]:
+    """The folders in which states lie, among files of these names."""
+    return sorted({name.rpartition("/")[0] for name in names if "/" in name and _EITHER.fullmatch(name)})
+
+
 def find_tag(folder: Path, entries: tuple[Entry, ...]) -> Tag | str:
     """The tag that is to be read, or why none can be told."""
     names = {entry.name for entry in entries}
     if any("/" not in name and _EITHER.fullmatch(name) for name in names):
         return Tag("", Unobserved(("it is one tag of a DeepSpeed folder, whose ranks write in place, each for itself",)))
     if LATEST not in names:
-        tags = sorted({name.rpartition("/")[0] for name in names if _EITHER.fullmatch(name)})
+        tags = tags_of(names)
         if len(tags) != 1:
             return f"{LATEST} is not there, and nothing else tells which of {', '.join(map(shown, tags[:NAMED_MAX]))} it is"
         return Tag(f"{tags[0]}/", Unobserved((f"{LATEST} is not there, which DeepSpeed writes last and without which it loads nothing",)))
