@@ -216,13 +216,14 @@ def test_the_claim_is_readable_and_says_what_was_ordered(place: Place) -> None:
 
 
 def test_a_trainer_outlives_its_controller_and_the_interrupt_at_its_terminal(place: Place) -> None:
-    order = place.order("sleep 1; echo done")
+    order = place.order("until [ -e go ]; do sleep 0.05; done; echo done")
     controller = place.begin_controller(order)
     place.wait(lambda: place.runs() == 1)
     os.kill(controller.pid, signal.SIGINT)
     controller.communicate(timeout=10)
     sessions = {os.getsid(place.supervisor_pid()), os.getsid(place.trainer_pid()), os.getsid(0)}
     assert len(sessions) == 3
+    (place.root / "go").touch()
     assert place.terminal().outcome == Succeeded()
     assert "done" in place.log()
 
