@@ -90,6 +90,10 @@ ENTRIES: Final = (
         "Store transcripts of coding agents as sessions, without their secrets; again stores nothing twice.",
         _SESSIONS,
     ),
+    Entry(("serve",), "serve", "Take events by HTTP and OpenTelemetry, and answer for sessions, until Ctrl-C.", _SESSIONS),
+    Entry(("token", "add"), "token_add", "Make a token and tell it once; what is kept of it is its hash.", _SESSIONS),
+    Entry(("token", "list"), "token_list", "List the server's tokens by their names; none of them can be told again.", _SESSIONS),
+    Entry(("token", "revoke"), "token_revoke", "Take a token's rights for good: the next request with it is turned away.", _SESSIONS),
     Entry(("store", "init"), "store_init", "Create a store here, and say where it lies.", _CARE),
     Entry(("store", "migrate"), "store_migrate", "Bring a store of an earlier release to this one's schema, whole or not at all.", _CARE),
     Entry(("store", "check"), "store_check", "Read everything in a store and derive every key in it again.", _CARE),
@@ -101,5 +105,6 @@ GROUPS: Final = {
     "checkpoint": "Inspect, publish and prune checkpoints.",
     "weights": "Digest weights, and say what changed.",
     "import": "Bring in what others wrote.",
+    "token": "Make and revoke the server's tokens.",
     "store": "Create, migrate and check a store.",
 }

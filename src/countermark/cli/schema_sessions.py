@@ -6,6 +6,7 @@ from typing import Any, Final, get_args
 from countermark.app.sessions import Outcome
 from countermark.cli.forms import TEXT, WHOLE, YES_OR_NO, Schema, answer, listed, maybe, one_of, record, ref
 from countermark.lines.sessions import State
+from countermark.server.tokens import SCOPES
 from countermark.sessions.edits import (
     ALIASES_MAX,
     COUNT_MAX,
@@ -159,6 +160,18 @@ def _import() -> list[Schema]:
     return [answer({**counts, "sessions": listed(TEXT)})]
 
 
+def _token_add() -> list[Schema]:
+    return [answer({"name": TEXT, "scopes": listed(one_of(SCOPES)), "token": TEXT})]
+
+
+def _token_list() -> list[Schema]:
+    return [answer({"tokens": listed(record({"name": TEXT, "scopes": listed(one_of(SCOPES)), "made": TEXT}))})]
+
+
+def _token_revoke() -> list[Schema]:
+    return [answer({"name": TEXT})]
+
+
 SESSIONS: Final = {
     "weights record": _record,
     "list": _list,
@@ -166,4 +179,7 @@ SESSIONS: Final = {
     "search": _search,
     "tail": _tail,
     "import transcript": _import,
+    "token add": _token_add,
+    "token list": _token_list,
+    "token revoke": _token_revoke,
 }

@@ -26,7 +26,7 @@ from countermark.lines.serving import (
 )
 from countermark.lines.texts import counted, either, listed, plain
 
-_MAKE_ONE = "countermark serve token add NAME"
+_MAKE_ONE = "countermark token add NAME --scope ingest"
 _SEND_IT = "send it as Authorization: Bearer TOKEN"
 
 

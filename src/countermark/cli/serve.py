@@ -1,0 +1,50 @@
+"""``countermark serve``: take events by HTTP, and answer for what the store holds."""
+
+from typing import Annotated
+
+import typer
+
+from countermark.cli.answers import Answer
+from countermark.cli.options import StoreOption
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="The address to serve at; other hosts reach one that is not loopback.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="The port; 0 takes any that is free.")] = 4318,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name by which clients call it beside its address; repeatable."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option("--allow-origin", metavar="ORIGIN", help="A web page that may ask it, as https://HOST; repeatable.")
+    ] = None,
+    store: StoreOption = None,
+) -> Answer:
+    """Take events by HTTP and OpenTelemetry, and answer for sessions, until Ctrl-C."""
+    from countermark.cli.context import settings
+    from countermark.cli.progress import say
+    from countermark.cli.serving import needed, tokens_of
+    from countermark.cli.session_reading import of, opened
+
+    needed()
+    from countermark.server import ServerSettings
+    from countermark.server import serve as serve_until
+
+    chosen = settings(store_url=store)
+    of(
+        serve_until(
+            ServerSettings(
+                lambda: opened(chosen, create=True),
+                tokens_of(chosen),
+                host,
+                port,
+                tuple(allow_host or ()),
+                tuple(allow_origin or ()),
+                idle_s=round(chosen.session_idle_s),
+            ),
+            say,
+        )
+    )
+    return Answer(warnings=chosen.warnings)

@@ -1,0 +1,33 @@
+"""What the commands of the server share: its libraries, and the file of its tokens."""
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from countermark.cli.settings import Settings
+
+_MODULES = ("starlette", "uvicorn", "opentelemetry.proto")
+
+
+def needed() -> None:
+    """Raises ``EnvironmentFailed`` where the server's libraries are not installed."""
+    from countermark.app.errors import EnvironmentFailed
+
+    def there(module: str) -> bool:
+        try:
+            return importlib.util.find_spec(module) is not None
+        except ModuleNotFoundError:
+            return False
+
+    if missing := [module for module in _MODULES if not there(module)]:
+        raise EnvironmentFailed(f"the server needs {', '.join(missing)}", sys.executable, "pip install 'countermark[server]'")
+
+
+def tokens_of(chosen: "Settings") -> "Path":
+    """The file of the store's tokens, whether it is there or not."""
+    from countermark.server.tokens import FILE
+
+    return chosen.store / FILE
