@@ -25,10 +25,11 @@ def test_a_command_that_forks_and_exits_has_not_ended_until_the_last_descendant_
 
 def test_children_hold_the_lock_after_the_main_process_died(place: Place) -> None:
     """Data-loader forks inherit the descriptor: the attempt lives as long as they do."""
-    place.launcher().dispatch(place.order("sleep 1 & exit 0"))
+    place.launcher().dispatch(place.order("until [ -e go ]; do sleep 0.05; done & exit 0"))
     place.wait(lambda: (row := procfs.read_stat(place.trainer_pid())) is None or row.ended if place.runs() else False)
     assert probe_lock(place.folder() / "lock") == LockHeld()
     assert not (place.folder() / "terminal.json").exists()
+    (place.root / "go").touch()
     assert place.terminal().outcome == Succeeded()
     assert probe_lock(place.folder() / "lock") == LockFree()
 
