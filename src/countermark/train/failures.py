@@ -15,6 +15,15 @@ class CannotTrain(Exception):
         self.reasons = reasons
 
 
+def one_worker(workers: int) -> None:
+    """Raises ``CannotTrain`` where several train together."""
+    if workers > 1:
+        raise CannotTrain(
+            f"{workers} workers train together, and this roster is of one: no recipe says how many, and nothing could go on from a "
+            "checkpoint of theirs. Start one process, and show it one device (CUDA_VISIBLE_DEVICES)."
+        )
+
+
 def refusal(about: str, defects: Iterable[AnyDefect]) -> CannotTrain:
     """The exception for refused values: ``about`` names what was refused, and each defect says why and what to do."""
     told = [sentence(defect) for defect in defects]

@@ -5,7 +5,7 @@ Rules kept here:
 1. ``effective.json`` and ``environment.json`` are durable before the first step. They are read off the live objects; the desired manifest
    is nothing but what they are held against.
 2. Every checkpoint that the trainer saves is published, atomically; one that cannot be published ends the training.
-3. Of several processes that train together, the first alone writes and publishes. The others count.
+3. Several workers that train together are refused before the first step, and not at the first checkpoint.
 4. What an attempt that is broken off had said stays as it was said: nothing is written on the way out.
 """
 
@@ -22,6 +22,7 @@ from countermark.train.assignment import Assignment
 from countermark.train.effective.seen import Live, Objects, Readings
 from countermark.train.effective.whole import read_again, read_all
 from countermark.train.execution import execution_environment
+from countermark.train.failures import one_worker
 from countermark.train.publishing import publish_step
 from countermark.wire.effective import encode_effective
 
@@ -34,7 +35,6 @@ class Recorder:
         self.assignment = assignment
         self.rows_handed_out = False
         self.said: Readings = {}
-        self._speaks = True
         self._in_step = 0
         self._most = 0
         self._taken: int | None = None
@@ -44,12 +44,10 @@ class Recorder:
         """The micro batches since step 0, None where a checkpoint that was resumed from did not count them."""
         return self._taken
 
-    def begins(self, objects: Objects, *, speaks: bool = True) -> None:
-        """Before the first step: the environment, then the effective manifest. ``speaks``: this process writes."""
-        self._speaks = speaks
-        if speaks:
-            folder = self.assignment.folder
-            durable.replace(folder / ENVIRONMENT, execution_environment(self.assignment.nonce, objects.whole))
+    def begins(self, objects: Objects) -> None:
+        """Before the first step: the environment, then the effective manifest. Raises ``CannotTrain`` where several workers train."""
+        one_worker(objects.workers)
+        durable.replace(self.assignment.folder / ENVIRONMENT, execution_environment(self.assignment.nonce, objects.whole))
         self._taken = 0 if objects.step == 0 else self._taken_before(objects.step)
         self._say(read_all(self._live(objects, ended=False)))
 
@@ -71,8 +69,7 @@ class Recorder:
 
     def saved(self, source: Path, step: int) -> None:
         """The trainer has written its checkpoint of this step, whole, into a folder."""
-        if self._speaks:
-            publish_step(self.assignment, source, step, self._taken)
+        publish_step(self.assignment, source, step, self._taken)
 
     def ends(self, objects: Objects) -> None:
         """After the last step: what of it still holds."""
@@ -89,8 +86,7 @@ class Recorder:
 
     def _say(self, said: Readings) -> None:
         self.said = said
-        if self._speaks:
-            durable.replace(self.assignment.folder / EFFECTIVE, encode_effective(self.assignment.nonce, said))
+        durable.replace(self.assignment.folder / EFFECTIVE, encode_effective(self.assignment.nonce, said))
 
     def _live(self, objects: Objects, *, ended: bool) -> Live:
         return Live(

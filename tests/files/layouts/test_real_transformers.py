@@ -9,8 +9,8 @@ import pytest
 
 from countermark.files.checkpoints import list_checkpoints
 from countermark.files.layouts.reading import IN_PLACE
-from countermark.run.checkpoint import ComponentRead, ComponentUnreadable, PublicationUnobserved, component_defects
-from tests.files.layouts.breaking import GENERATORS, WEIGHTS, defects, of_workers, read
+from countermark.run.checkpoint import ComponentMissing, ComponentRead, ComponentUnreadable, PublicationUnobserved, component_defects
+from tests.files.layouts.breaking import GENERATORS, WEIGHTS, defects, of_workers, read, whys
 from tests.files.layouts.training import train
 
 ROOT = Path(__file__).parents[3]
@@ -50,7 +50,10 @@ def test_two_real_workers_each_leave_their_generators(tmp_path: Path) -> None:
     assert getattr(listed, "checkpoints", None) == ((4, "checkpoint-4"),)
     folder = tmp_path / "checkpoint-4"
     assert component_defects(read(folder)) == (of_workers(GENERATORS, 2),)
-    (folder / "rng_state_0.pth").unlink()
-    found = read(folder).components[GENERATORS]
-    assert isinstance(found, ComponentUnreadable)
-    assert found.whys == ("rng_state_0.pth is missing, the state of one of 2 workers",)
+    for lost in ("rng_state_0.pth", "rng_state_1.pth"):
+        (folder / lost).rename(tmp_path / lost)
+        assert whys(folder, GENERATORS) == (f"{lost} is missing, the state of one of 2 workers",)
+        (tmp_path / lost).rename(folder / lost)
+    for lost in ("rng_state_0.pth", "rng_state_1.pth"):
+        (folder / lost).unlink()
+    assert component_defects(read(folder)) == (ComponentMissing(GENERATORS),)

@@ -15,9 +15,6 @@ _SEEDABLE: Final = "accelerate.data_loader.SeedableRandomSampler"
 
 def read_feeding(live: Live) -> Readings:
     """The coordinates of ``NAMES``."""
-    workers = live.objects.workers
-    if workers > 1:
-        return dict.fromkeys(NAMES, Unread(f"{workers} workers train together, and this roster is of one"))
     batches = live.objects.loader.batch_sampler
     return {"data_order": _order(live, batches), "micro_batch": _micro_batch(batches), "gradient_accumulation": _accumulation(live)}
 

@@ -8,7 +8,6 @@ Rules kept here:
    optimizer's step, and the clipping that goes through the accelerator. Gradients that changed otherwise leave the clipping unread.
 3. The loop takes its micro batches from ``batches()``, which knows where in the data it is. A checkpoint is saved between two of them, so
    that the place, the step and every state are of one moment; the place goes with Accelerate's own files.
-4. A loop of several workers is refused: this roster is of one.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from typing import Any, Final, final
 from countermark.evidence.members import Unread
 from countermark.train import generators
 from countermark.train.effective.seen import NOT_YET, Said, said
-from countermark.train.failures import CannotTrain
+from countermark.train.failures import CannotTrain, one_worker
 from countermark.train.integrations.of_transformers import out_of_accelerate
 from countermark.train.integrations.watching import StepWatch
 from countermark.train.libraries import library
@@ -56,8 +55,7 @@ class Loop:
     """One loop over the objects that an accelerator prepared; it is also what it shows."""
 
     def __init__(self, recorder: Recorder, accelerator: Any, tokenizer: Any) -> None:
-        if accelerator.num_processes > 1:
-            raise CannotTrain(f"{accelerator.num_processes} workers train together, and this roster is of one.")
+        one_worker(accelerator.num_processes)
         prepared = {"models": accelerator._models, "optimizers": accelerator._optimizers, "schedulers": accelerator._schedulers}
         prepared["data loaders"] = accelerator._dataloaders
         if odd := [f"{len(found)} {name}" for name, found in prepared.items() if len(found) != 1]:

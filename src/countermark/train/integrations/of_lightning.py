@@ -186,7 +186,7 @@ class Following:
         objects = self.objects(trainer)
         self._step = trainer.global_step
         self.watch.attach(objects.model)
-        self.recorder.begins(objects, speaks=trainer.is_global_zero)
+        self.recorder.begins(objects)
 
     def give_back(self) -> None:
         """Put the generators where a checkpoint that was loaded had them."""

@@ -7,7 +7,6 @@ Rules kept here:
 3. The recipe room's reader of live objects decides about fields of arguments: what it refuses in a recipe, it refuses here too.
 4. Code that replaces what a trainer does in a step (a subclass's methods, replaced methods, a loss of its own) is named; a trainer that
    nobody saw is one whose code nobody saw.
-5. Several processes save together: the first publishes when all of them have written.
 """
 
 from collections.abc import Iterator
@@ -175,7 +174,7 @@ def callback_of(followed: Followed) -> Any:
         """Says what is trained and publishes its checkpoints."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
-            recorder.begins(followed.objects(args, state, seen), speaks=state.is_world_process_zero)
+            recorder.begins(followed.objects(args, state, seen))
 
         def on_epoch_begin(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
             if state.global_step >= state.max_steps:
@@ -190,7 +189,6 @@ def callback_of(followed: Followed) -> Any:
             recorder.step()
 
         def on_save(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
-            library("accelerate").PartialState().wait_for_everyone()
             recorder.saved(Path(args.output_dir) / f"checkpoint-{state.global_step}", state.global_step)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
