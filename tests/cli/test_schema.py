@@ -125,6 +125,8 @@ CALLS: Final = (
     (("search", "a"), 0),
     (("tail",), 0),
     (("import", "transcript", "none.jsonl"), 0),
+    (("export", "--to", "all.csv"), 0),
+    (("export",), 2),
     (("token", "add", "sdk", "--scope", "ingest"), 0),
     (("token", "add", "*", "--scope", "everything"), 1),
     (("token", "list"), 0),

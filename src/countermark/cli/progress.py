@@ -41,6 +41,23 @@ def _bytes_done(label: str) -> Callable[[int, int], None]:
     return draw
 
 
+def exporting() -> Callable[[int], None]:
+    """Told how many events were written; draws one line in its place, which the answer's first line follows."""
+    if not sys.stderr.isatty():
+        return lambda done: None
+    drawn = 0.0
+
+    def draw(done: int) -> None:
+        nonlocal drawn
+        now = time.monotonic()
+        if now - drawn >= _INTERVAL_S:
+            drawn = now
+            sys.stderr.write(f"\r\x1b[K{done:,} events written\r")
+            sys.stderr.flush()
+
+    return draw
+
+
 def watched_hashing(what: str) -> Callable[[int, int], None] | None:
     """As ``hashing``; None where nobody watches, so that nobody adds up what is to be read either."""
     return hashing(what) if sys.stderr.isatty() else None

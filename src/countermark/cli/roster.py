@@ -90,6 +90,7 @@ ENTRIES: Final = (
         "Store transcripts of coding agents as sessions, without their secrets; again stores nothing twice.",
         _SESSIONS,
     ),
+    Entry(("export",), "export", "Write the events of sessions as JSON lines, CSV or Parquet.", _SESSIONS),
     Entry(("serve",), "serve", "Take events by HTTP and OpenTelemetry, and answer for sessions, until Ctrl-C.", _SESSIONS),
     Entry(("token", "add"), "token_add", "Make a token and tell it once; what is kept of it is its hash.", _SESSIONS),
     Entry(("token", "list"), "token_list", "List the server's tokens by their names; none of them can be told again.", _SESSIONS),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
+from countermark.app.exporting import FORMATS
 from countermark.app.sessions import Outcome
 from countermark.cli.forms import TEXT, WHOLE, YES_OR_NO, Schema, answer, listed, maybe, one_of, record, ref
 from countermark.lines.sessions import State
@@ -160,6 +161,10 @@ def _import() -> list[Schema]:
     return [answer({**counts, "sessions": listed(TEXT)})]
 
 
+def _export() -> list[Schema]:
+    return [answer({"file": TEXT, "format": one_of(FORMATS), "events": WHOLE})]
+
+
 def _token_add() -> list[Schema]:
     return [answer({"name": TEXT, "scopes": listed(one_of(SCOPES)), "token": TEXT})]
 
@@ -179,6 +184,7 @@ SESSIONS: Final = {
     "search": _search,
     "tail": _tail,
     "import transcript": _import,
+    "export": _export,
     "token add": _token_add,
     "token list": _token_list,
     "token revoke": _token_revoke,
