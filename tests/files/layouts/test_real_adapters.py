@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from countermark.files.adapter import adapter_config
+from countermark.files.layouts import targets
 from countermark.files.layouts.targets import disagreements, unused
 
 pytestmark = pytest.mark.torch
@@ -62,14 +64,18 @@ def base(task: str = "CAUSAL_LM") -> Any:
 
 def written(folder: Path, **given: Any) -> Path:
     """The adapter that PEFT saves."""
+    adapted(**given).save_pretrained(folder)
+    return folder
+
+
+def adapted(**given: Any) -> Any:
+    """A model with the adapter that PEFT makes."""
     import peft
 
     config = peft.LoraConfig(**{"r": 4, "task_type": "CAUSAL_LM"} | given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model: Any = peft.get_peft_model(base(given.get("task_type", "CAUSAL_LM")), config)
-        model.save_pretrained(folder)
-    return folder
+        return peft.get_peft_model(base(given.get("task_type", "CAUSAL_LM")), config)
 
 
 def said(folder: Path, **changes: Any) -> tuple[list[str], tuple[str, ...]]:
@@ -83,6 +89,16 @@ def said(folder: Path, **changes: Any) -> tuple[list[str], tuple[str, ...]]:
 @pytest.mark.parametrize("name", VALID)
 def test_no_adapter_that_peft_wrote_is_refused(tmp_path: Path, name: str) -> None:
     assert said(written(tmp_path, **VALID[name][0])) == ([], VALID[name][1])
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_what_an_optimizer_steps_is_what_peft_trains(tmp_path: Path, name: str) -> None:
+    model = adapted(**VALID[name][0])
+    model.save_pretrained(tmp_path)
+    held = load_file(tmp_path / WEIGHTS)
+    config = adapter_config(json.loads((tmp_path / "adapter_config.json").read_text()))
+    stepped = Counter(tuple(parameter.shape) for parameter in model.parameters() if parameter.requires_grad)
+    assert Counter(tuple(held[one].shape) for one in targets.trained(config, held)) == stepped
 
 
 def dropped(folder: Path) -> set[str]:

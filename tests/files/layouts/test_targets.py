@@ -10,10 +10,11 @@ import pytest
 from countermark.files.adapter import adapter_config as config_of
 from countermark.files.layouts import weights
 from countermark.files.layouts.targets import adapted, disagreements, unused
-from countermark.run.checkpoint import CheckpointDefect, ComponentUnread, ManifestDiverges, PublicationIncomplete
+from countermark.run.checkpoint import CheckpointDefect, ComponentForeign, ComponentUnread, ManifestDiverges, PublicationIncomplete
 from tests.faults import planted, proven_by
 from tests.files.folders import adapter_config, checkpoint
-from tests.files.layouts.breaking import WEIGHTS, defects, read
+from tests.files.layouts.breaking import OPTIMIZER, WEIGHTS, defects, read
+from tests.files.tensors import encoded
 
 MODULE = "model.layers.{}.self_attn.{}"
 TENSORS = [
@@ -58,6 +59,25 @@ def test_what_only_the_base_could_tell_is_noted(tmp_path: Path) -> None:
     assert of_weights(path) == Counter()
     told = "adapter_config.json has {}, and the weights hold nothing of that"
     assert read(path).notes == (told.format("target_modules 'k_proj'"), told.format("modules_to_save 'lm_head'"))
+
+
+def with_more(parent: Path, names: list[str], **changes: Any) -> Path:
+    """A clean checkpoint whose adapter holds whole weights besides."""
+    shapes = {name: [4, 6] if name.endswith("A.weight") else [6, 4] for name in TENSORS} | {name: [8, 6] for name in names}
+    held = encoded({name: ("F32", shape, bytes(4 * shape[0] * shape[1])) for name, shape in shapes.items()}, {"format": "pt"})
+    document = json.dumps(adapter_config(**changes)).encode()
+    return checkpoint(parent, 4, adapter_model_safetensors=held, adapter_config_json=document)
+
+
+@proven_by(planted(weights, "trained", lambda config, tensors: tensors))
+def test_embeddings_that_peft_writes_and_does_not_train_are_none_of_the_optimizers(tmp_path: Path) -> None:
+    """It writes the layers that it adapts, and those that were resized; what it was told to save whole, it trains."""
+    whole = ["base_model.model.lm_head.base_layer.weight", "base_model.model.model.embed_tokens.weight"]
+    assert of_weights(with_more(tmp_path / "frozen", whole)) == Counter()
+    saved = with_more(tmp_path / "saved", whole, modules_to_save=["embed_tokens"])
+    assert of_weights(saved) == Counter([ComponentForeign(OPTIMIZER, "it steps 8 tensors and the weights hold 9")])
+    biased = with_more(tmp_path / "biased", ["base_model.model.model.layers.0.mlp.bias"], bias="all")
+    assert of_weights(biased) == Counter([ComponentForeign(OPTIMIZER, "it steps 8 tensors and the weights hold 9")])
 
 
 SAID: list[tuple[dict[str, Any], list[str]]] = [

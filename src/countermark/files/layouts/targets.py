@@ -8,6 +8,7 @@ Rules kept here:
    name more than the base has.
 3. What only the base could tell is left open: targets by a pattern or by a word for all layers, parameters as targets, and layers that are
    tied.
+4. PEFT writes weights that it does not train too: of an embedding that it adapts, or that was resized. No optimizer steps them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,6 +20,8 @@ from countermark.values import shown
 
 _PREFIX: Final = "base_model.model."
 _ADAPTED: Final = ".lora_"
+#: Parts of the names of what an adapter itself trains.
+_OWN: Final = (_ADAPTED, ".trainable_tokens_")
 _TOLD_MAX: Final = 3
 #: A name of more parts than this is of no model, and no list of modules to save is looked through any further.
 _PARTS_MAX: Final = 64
@@ -34,6 +37,17 @@ def disagreements(config: AdapterConfig, tensors: Collection[str]) -> Iterator[s
         yield "its target_modules are adapted, and the weights hold nothing of any"
     elif selected is not None and (others := [module for module in modules if not selected(module)]):
         yield f"the weights hold {_some(others)}, which its target_modules do not select"
+
+
+def trained(config: AdapterConfig, tensors: Collection[str]) -> Iterator[str]:
+    """The tensors that an optimizer of the adapter steps, out of these names."""
+    # PEFT saves every module whose name ends like this, after a dot or not.
+    saved = _names(config.values.get("modules_to_save"))[:_PARTS_MAX]
+    biases = config.values.get("bias", "none") != "none"
+    for name in tensors:
+        own = any(part in name for part in _OWN) or any(f"{module}." in name for module in saved)
+        if own or (biases and name.endswith(".bias")) or config.values.get("peft_type") != "LORA":
+            yield name
 
 
 def unused(config: AdapterConfig, tensors: Collection[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from countermark.files.adapter import ADAPTER_CONFIG, AdapterConfig, parse_adapt
 from countermark.files.documents import CONFIG_BYTES_MAX, told
 from countermark.files.layouts.reading import LayoutReading, Parts, Whole, Whys, document, take, torch_state
 from countermark.files.layouts.states import fact, table_of
-from countermark.files.layouts.targets import disagreements, unused
+from countermark.files.layouts.targets import disagreements, trained, unused
 from countermark.files.model_folder import (
     INDEX_BYTES_MAX,
     INDEX_FILES,
@@ -75,13 +75,14 @@ def take_weights(folder: Path, names: frozenset[str], reading: LayoutReading) ->
         parts.whys.append(sentence(WeightsAmbiguous(tuple(carriers))).message)
     elif carriers:
         shapes = _carried(folder, carriers[0], names, parts)
-        reading.model_shapes = tuple(sorted(shapes.values())) if adapter and shapes else None
     elif adapter or _GATHERED not in names:
         parts.absent.append(ADAPTER_WEIGHTS if adapter else MODEL_WEIGHTS)
+    reading.model_shapes = tuple(sorted(shapes.values())) if adapter and shapes else None
     if adapter:
         config = take(parts, folder, ADAPTER_CONFIG, _adapter)
         reading.facts.extend(adapter_facts(config) if config is not None else ())
         if config is not None and shapes is not None:
+            reading.model_shapes = tuple(sorted(shapes[name] for name in trained(config, shapes)))
             parts.refuse(ADAPTER_CONFIG, Whys(tuple(disagreements(config, shapes))))
             reading.notes = (*reading.notes, *map(_UNUSED.format, unused(config, shapes)))
     return parts
