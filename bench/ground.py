@@ -20,7 +20,7 @@ from sqlalchemy import Connection, insert, text  # noqa: E402
 
 from countermark.recipe.work import bytes_of_material, key_material  # noqa: E402
 from countermark.run.attempts import AttemptKey, InitialAttempt, Nonce  # noqa: E402
-from countermark.run.claims import Dispatched, DispatchIntent, DispatchOutcome, ExecutionClaim, Transition  # noqa: E402
+from countermark.run.claims import Dispatched, DispatchIntent, DispatchOutcome, Transition  # noqa: E402
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired  # noqa: E402
 from countermark.store import Store, ledger  # noqa: E402
 from countermark.store.base import SqlStore  # noqa: E402
@@ -77,7 +77,7 @@ def started(store: Store, requests: Sequence[str]) -> None:
             connection = held.connection
             for request in chunk:
                 run_id, attempt = run_id_of(request), attempt_of(request)
-                ledger.append_claim(connection, run_id, ExecutionClaim(first_of(request), attempt, 1), _MADE_MS)
+                ledger.append_claim(connection, run_id, 1, ledger.claim_columns(first_of(request), attempt), _MADE_MS)
                 ledger.append_intent(connection, run_id, 2, DispatchIntent(attempt, "local", HOST, _MADE_MS))
                 ledger.append_outcome(connection, run_id, 3, DispatchOutcome(attempt, Dispatched("started"), _MADE_MS))
 

@@ -94,12 +94,12 @@ def blind_to_winners() -> AbstractContextManager[object]:
     def once(self: PostgresStore, held: base.Held, *asked: Any) -> object:
         record = held.load()
         assert not isinstance(record, Refused)
-        _, wanted, candidate, now_ms, by = asked
+        _, wanted, candidate, now_ms, columns = asked
         decision = base.admit_start_claim(record.ledger, record.ledger.version, wanted, candidate)
         if not isinstance(decision, base.Admissible):
             return decision
         try:
-            ledger.append_claim(held.connection, RUN, decision.claim, now_ms, by)
+            ledger.append_claim(held.connection, RUN, decision.claim.version, columns, now_ms)
         except ledger.Overtaken:
             return SnapshotStale(record.ledger.version)
         return Committed(decision.claim)

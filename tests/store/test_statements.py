@@ -11,8 +11,7 @@ from sqlalchemy import Connection, Engine, bindparam, create_engine, insert, lit
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 from sqlalchemy.schema import CreateSchema
 
-from countermark.run.demand import TrainingRunDesired
-from countermark.run.records import RunIdRowMismatch, WorkKeyRowMismatch
+from countermark.run.records import RunIdRowMismatch, RunRecord, WorkKeyRowMismatch
 from countermark.store import control_rows as room
 from countermark.store.control_rows import control_rows
 from countermark.store.material import Material, derive
@@ -29,6 +28,7 @@ from tests.store.examples import CONTEXT, RUN
 CONTEXT_COLUMNS = context_columns(CONTEXT)
 assert isinstance(CONTEXT_COLUMNS, dict)
 ROW: dict[str, object] = {**desired_columns(desired()), **CONTEXT_COLUMNS, "created_ms": 1_000}
+WEEKLY: dict[str, object] = {**ROW, "run_id": desired("weekly").demand.id.run_id(), "request": "weekly"}
 
 NEW_RUN = Statement(insert(runs))
 BY_NAME = Statement(select(runs).where(runs.c.requester == "ada", runs.c.request == bindparam("request")))
@@ -200,10 +200,10 @@ def test_a_row_that_differs_in_any_cell_is_derived_anew() -> None:
     assert first == derive(ROW)
     assert material.derive(dict(ROW)) is first
     for name in ROW:
-        for forged in ("", "[]", None, 5, b"x"):
+        for forged in ("", "[]", None, 5, 1_000.0, b"x"):
             row = {**ROW, name: forged}
             assert material.derive(row) == derive(row), name
-    assert material.derive(ROW) is first
+            assert material.derive(ROW) == first, name
 
 
 @proven_by(by_run_alone)
@@ -211,8 +211,9 @@ def test_a_work_key_is_held_against_the_material_although_the_run_was_read_befor
     material = Material()
     material.derive(ROW)
     other = desired(seed="18").demand.work
-    answer, _ = material.derive({**ROW, "work_digest": other.digest.hex})
-    assert answer == Refused(NonEmpty(WorkKeyRowMismatch(RUN, other.spell(), desired().demand.work.spell())))
+    answer = material.derive({**ROW, "work_digest": other.digest.hex})
+    mismatch = WorkKeyRowMismatch(RUN, other.spell(), desired().demand.work.spell())
+    assert answer == (Refused(NonEmpty(mismatch)), CONTEXT)
 
 
 def of_its_digest_alone() -> AbstractContextManager[object]:
@@ -224,29 +225,27 @@ def of_its_digest_alone() -> AbstractContextManager[object]:
 @proven_by(of_its_digest_alone)
 def test_rows_that_agree_in_their_work_share_its_derivation_and_others_do_not() -> None:
     material = Material()
-    first, _ = material.derive(ROW)
-    weekly = {**ROW, "run_id": desired("weekly").demand.id.run_id(), "request": "weekly"}
-    second, _ = material.derive(weekly)
-    assert isinstance(first, TrainingRunDesired)
-    assert isinstance(second, TrainingRunDesired)
-    assert second == desired("weekly")
-    assert second.manifest is first.manifest
+    first, second = material.derive(ROW), material.derive(WEEKLY)
+    assert isinstance(first, RunRecord)
+    assert isinstance(second, RunRecord)
+    assert second.ledger.desired == desired("weekly")
+    assert second.ledger.desired.manifest is first.ledger.desired.manifest
     for name in WORK_COLUMNS:
         for forged in ("", "[]", None, 5, b"x", desired_columns(desired(seed="18", principal="other"))[name]):
-            row = {**weekly, name: forged}
+            row = {**WEEKLY, name: forged}
             assert material.derive(row) == derive(row), name
 
 
 def test_a_row_without_a_name_of_its_own_is_refused_although_its_work_is_known() -> None:
     material = Material()
     material.derive(ROW)
-    answer, _ = material.derive({**ROW, "request": "weekly"})
-    assert answer == Refused(NonEmpty(RunIdRowMismatch(RUN, desired("weekly").demand.id.run_id())))
+    answer = material.derive({**ROW, "request": "weekly"})
+    assert answer == (Refused(NonEmpty(RunIdRowMismatch(RUN, desired("weekly").demand.id.run_id()))), CONTEXT)
 
 
 def test_what_is_kept_is_bounded() -> None:
     material = Material(kept_max=1)
     first = material.derive(ROW)
-    material.derive({**ROW, "cwd": '"/elsewhere"'})
+    material.derive(WEEKLY)
     assert material.derive(ROW) is not first
     assert material.derive(ROW) == first

@@ -99,7 +99,7 @@ def spell_double(number: float) -> str:
 
 def length_prefixed(*parts: bytes) -> bytes:
     """The parts with their lengths (8 bytes, big-endian) in front of each."""
-    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
 
 
 def base_artifact_of(root: WeightsRoot, config: Mapping[str, object]) -> Sha256:

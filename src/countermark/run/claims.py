@@ -86,7 +86,7 @@ class Transition:
             self.work.digest.hex,
             *cause_parts(self.cause),
         )
-        return Sha256(hashlib.sha256(length_prefixed(*[text.encode(errors="surrogatepass") for text in texts])).hexdigest())
+        return Sha256(hashlib.sha256(length_prefixed(*[text.encode("utf-8", "surrogatepass") for text in texts])).hexdigest())
 
 
 @final
@@ -312,23 +312,23 @@ def admit_start_claim(
     return Admissible(ExecutionClaim(transition, candidate, ledger.version + 1))
 
 
-def _claim_defects(ledger: RunLedger, transition: Transition, candidate: AttemptKey) -> tuple[ClaimDefect, ...]:
+def _claim_defects(ledger: RunLedger, transition: Transition, candidate: AttemptKey) -> list[ClaimDefect]:
     # Who claims holds the run, or the whole ledger, meanwhile: nothing is built for a comparison, nor for claims that are not there.
     demand, claims = ledger.desired.demand, ledger.claims
     predecessor = predecessor_of(transition.cause)
     defects: list[ClaimDefect] = []
     if ledger.cancellations:
         defects.append(RunCancelled())
-    if transition.demand != demand.id or transition.work != demand.work or candidate.work != demand.work:
+    if transition.demand != demand.id or transition.work != demand.work or candidate.work != transition.work:
         defects.append(TransitionOfAnotherRun())
     if predecessor is not None:
         if all(claim.attempt != predecessor for claim in claims):
             defects.append(PredecessorNotInGraph(predecessor))
         followed = (claim.attempt for claim in claims if predecessor_of(claim.transition.cause) == predecessor)
         defects.extend(SuccessorExists(predecessor, successor) for successor in followed)
-    if any(claim.attempt == candidate for claim in claims):
+    if claims and any(claim.attempt == candidate for claim in claims):
         defects.append(AttemptIdentityTaken(candidate))
-    return tuple(defects)
+    return defects
 
 
 @final

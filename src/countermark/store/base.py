@@ -11,7 +11,7 @@ Rules kept here:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -260,9 +260,11 @@ class SqlStore(ABC):
     ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
         if (wordy := NonEmpty.of(rows.unwritable_words("cause", *cause_parts(transition.cause)))) is not None:
             return Refused(wordy)
+        # Before the run is held: everybody else waits for what is done meanwhile.
+        columns = ledger.claim_columns(transition, candidate, bounded(by))
         with self._writing(run_id) as held:
             try:
-                return _read_again(lambda: self._claimed(held, snapshot, transition, candidate, now_ms, by))
+                return _read_again(lambda: self._claimed(held, snapshot, transition, candidate, now_ms, columns))
             except ledger.Overtaken:
                 # Admissible by all that the run holds, and not insertable: another run's claim has the identity, or the store is damaged.
                 if ledger.run_of_attempt(held.connection, candidate.nonce) is None:
@@ -270,7 +272,7 @@ class SqlStore(ABC):
                 return Refused(NonEmpty(AttemptIdentityTaken(candidate)))
 
     def _claimed(
-        self, held: Held, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, by: str
+        self, held: Held, snapshot: int, transition: Transition, candidate: AttemptKey, now_ms: int, columns: Mapping[str, object]
     ) -> Committed | AlreadyCommitted | SnapshotStale | Refused[ClaimDefect | FieldUnwritable | LoadDefect]:
         """The answer on the run as it is now; raises ``Overtaken`` where it was no longer so when the claim was inserted."""
         record = held.load()
@@ -279,7 +281,7 @@ class SqlStore(ABC):
         decision = admit_start_claim(record.ledger, snapshot, transition, candidate)
         if not isinstance(decision, Admissible):
             return decision
-        ledger.append_claim(held.connection, held.run_id, decision.claim, now_ms, bounded(by))
+        ledger.append_claim(held.connection, held.run_id, decision.claim.version, columns, now_ms)
         agenda.put(held.connection, held.run_id, now_ms)
         return Committed(decision.claim)
 

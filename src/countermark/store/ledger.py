@@ -163,13 +163,16 @@ def read(run_id: str, given: Sequence[Sequence[Row]], follows: Callable[[Row], F
     found, facts_found = given
     if not found:
         return Refused(NonEmpty(RunUnknown(run_id)))
-    desired, context = follows(found[0])
+    followed = follows(found[0])
+    told = control_rows(facts_found)
+    if isinstance(followed, RunRecord):
+        if not told:
+            return followed
+        followed = (followed.ledger.desired, followed.context)
+    desired, context = followed
     if isinstance(desired, Refused):
         more = (context,) if isinstance(context, RowUnreadable) else ()
         return Refused(NonEmpty(desired.defects.first, (*desired.defects.more, *more)))
-    told = control_rows(facts_found)
-    if not told and not isinstance(context, RowUnreadable):
-        return RunRecord(run_id, RunLedger(desired, 0), context, int_of(found[0], "created_ms"))
     reading = _Reading(run_id, desired, told)
     history = reading.history()
     ledger = RunLedger(
@@ -345,16 +348,20 @@ def _append(connection: Connection, kind: FactKind, run_id: str, version: int, n
 _cause_text: Final = lru_cache(64)(rows.to_json)
 
 
-def append_claim(connection: Connection, run_id: str, claim: ExecutionClaim, now_ms: int, by: str = "") -> None:
-    before = predecessor_of(claim.transition.cause)
-    columns = {
-        "slot": claim.transition.slot().hex,
-        "nonce": claim.attempt.nonce.hex,
-        "cause": _cause_text(cause_parts(claim.transition.cause)),
+def claim_columns(transition: Transition, attempt: AttemptKey, by: str = "") -> Mapping[str, object]:
+    """What a claim's row says, but for its run and version."""
+    before = predecessor_of(transition.cause)
+    return {
+        "slot": transition.slot().hex,
+        "nonce": attempt.nonce.hex,
+        "cause": _cause_text(cause_parts(transition.cause)),
         "predecessor": None if before is None else before.nonce.hex,
         "said_by": rows.to_json(by) if by else None,
     }
-    _append(connection, "claim", run_id, claim.version, now_ms, columns)
+
+
+def append_claim(connection: Connection, run_id: str, version: int, columns: Mapping[str, object], now_ms: int) -> None:
+    _append(connection, "claim", run_id, version, now_ms, columns)
 
 
 def append_intent(connection: Connection, run_id: str, version: int, intent: DispatchIntent) -> None:

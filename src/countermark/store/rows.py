@@ -342,9 +342,11 @@ def _cause(parts: tuple[str, ...], work: WorkKey) -> Cause | None:
 def unwritable_words(field: str, *texts: str) -> tuple[FieldUnwritable, ...]:
     """The texts that are too long to be kept."""
     return tuple(
-        FieldUnwritable(field, f"it has {len(text)} characters, and {TEXT_LENGTH_MAX} are the most")
-        for text in texts
-        if len(text) > TEXT_LENGTH_MAX
+        [
+            FieldUnwritable(field, f"it has {len(text)} characters, and {TEXT_LENGTH_MAX} are the most")
+            for text in texts
+            if len(text) > TEXT_LENGTH_MAX
+        ]
     )
 
 
