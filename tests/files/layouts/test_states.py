@@ -154,6 +154,11 @@ def test_what_is_no_scheduler_says_why(value: object) -> None:
 
 def test_a_scheduler_without_rates_is_one() -> None:
     assert scheduler_says({"last_epoch": 4}, "scheduler.pt") == SchedulerSays(4, ())
+    assert scheduler_says({"last_epoch": 1, "num_bad_epochs": 0}, "scheduler.pt") == SchedulerSays(1, (), by_metric=True)
+    chain = {"_schedulers": [{"last_epoch": 4}, {"last_epoch": 4}], "_last_lr": [0.1]}
+    assert scheduler_says(chain, "scheduler.pt") == SchedulerSays(4, ())
+    # One after another: they count apart, and it counts for all.
+    assert scheduler_says({"_schedulers": [{"last_epoch": 1}, {"last_epoch": 3}], "last_epoch": 4}, "x") == SchedulerSays(4, ())
 
 
 SCALER = {"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "_growth_tracker": 0}

@@ -187,6 +187,13 @@ def test_an_epoch_that_is_no_number_is_named(tmp_path: Path, epoch: bytes) -> No
     assert defects(folder) == incomplete(4, unread(POSITION, "trainer_state.json: its epoch is no number"))
 
 
+def test_a_scheduler_that_goes_by_a_metric_tells_no_step(tmp_path: Path) -> None:
+    """It was stepped with each evaluation."""
+    state = torch_file({"last_epoch": 1, "num_bad_epochs": 0, "best": 0.5, "_last_lr": [0.0002]})
+    folder = written(tmp_path / "checkpoint-4", PEFT | {"scheduler.pt": state})
+    assert defects(folder) == Counter([PublicationUnobserved(IN_PLACE.whys)])
+
+
 def test_an_optimizer_that_took_no_step_is_not_the_one_that_made_the_weights(tmp_path: Path) -> None:
     """A trainer takes it without a word, and begins with moments of nothing."""
     state = optimizer() | {"state": {}}

@@ -259,9 +259,10 @@ def _judge_scheduler(read: TagReading, scheduler: Mapping[str, object], source: 
     says = scheduler_says(scheduler, "lr_scheduler")
     if isinstance(says, Whys):
         parts.refuse(source, says)
-    else:
+        return
+    read.reading.facts.extend(says.facts)
+    if not says.by_metric:
         parts.steps.append(with_skipped(f"{source}: last_epoch", says.step, skipped))
-        read.reading.facts.extend(says.facts)
 
 
 def with_skipped(source: str, step: int, skipped: int) -> StepWitness:

@@ -136,9 +136,10 @@ def judge_scheduler(found: DcpReading, reading: LayoutReading) -> None:
         says = scheduler_says(state, word)
         if isinstance(says, Whys):
             parts.refuse(word, says)
-        else:
+            continue
+        reading.facts.extend(says.facts)
+        if not says.by_metric:
             parts.steps.append(StepWitness(f"{word}: last_epoch", says.step))
-            reading.facts.extend(says.facts)
 
 
 def _judge_generators(found: DcpReading) -> None:

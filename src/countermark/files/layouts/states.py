@@ -52,10 +52,12 @@ class OptimizerSays:
 @final
 @dataclass(frozen=True, slots=True)
 class SchedulerSays:
-    """The scheduler's step, and the learning rates that it began with."""
+    """How often the scheduler was stepped, and the learning rates that it began with. One that goes by a metric is stepped with each
+    evaluation, and not with the optimizer."""
 
     step: int
     facts: tuple[ArtifactFact, ...]
+    by_metric: bool = False
 
 
 def fact(leaf: str, raw: object, source: str) -> ArtifactFact:
@@ -166,12 +168,14 @@ def _step(value: object, element: Element) -> int | None:
 def scheduler_says(value: object, source: str) -> SchedulerSays | Whys:
     """What a scheduler's ``state_dict`` says."""
     table = table_of(value)
-    step = whole_number(table.get("last_epoch"))
+    # A chain counts nothing itself: it steps all of its schedulers each time.
+    chained = {whole_number(table_of(one).get("last_epoch")) for one in as_list(table.get("_schedulers")) or []}
+    step = whole_number(table.get("last_epoch")) if "last_epoch" in table or len(chained) != 1 else chained.pop()
     if step is None:
         return Whys(("it is no state of a scheduler: it has no last_epoch",))
     rates = as_list(table.get("base_lrs")) or []
     facts = [fact("learning_rate", rate, f"{source}: base_lrs") for rate in rates]
-    return SchedulerSays(step, tuple(dict.fromkeys((*facts, *_points(table, step, rates, source)))))
+    return SchedulerSays(step, tuple(dict.fromkeys((*facts, *_points(table, step, rates, source)))), "num_bad_epochs" in table)
 
 
 def _points(table: Mapping[str, object], step: int, peaks: Sequence[object], source: str) -> Iterable[ArtifactFact]:

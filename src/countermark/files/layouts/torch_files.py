@@ -52,7 +52,7 @@ def take_scheduler(
     if says is None:
         return
     reading.facts.extend(says.facts)
-    if workers == 1 or steps:
+    if not says.by_metric and (workers == 1 or steps):
         together = says.step not in steps and says.step % workers == 0
         parts.steps.append(StepWitness(f"{name}: last_epoch", says.step // workers if together else says.step))
 
