@@ -122,7 +122,7 @@ $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
 	@echo "countermark: the checkers, the test runner, TRL, Lightning, the PostgreSQL driver and the server"
-	@$(PIP) --editable '.[demo,trl,lightning,postgres,server,dev]'
+	@$(PIP) --editable '.[demo,trl,lightning,parquet,postgres,server,dev]'
 	@touch $@
 
 $(VENV)/fuzz.stamp: $(VENV)/test.stamp

@@ -257,7 +257,7 @@ def super_in_slots(text: str) -> Findings:
 #: What the heart may import besides its own lower rooms. A module joins this list only if it has no clock, no disk, no chance in it.
 HEART_IMPORTS: Final = frozenset(
     "__future__ abc array base64 binascii bisect collections contextlib copy dataclasses datetime decimal difflib enum "
-    "fnmatch fractions functools graphlib hashlib heapq itertools json keyword math numbers numpy operator re statistics "
+    "fnmatch fractions functools graphlib hashlib heapq itertools json keyword math msgspec numbers numpy operator re statistics "
     "string struct textwrap tomllib types typing unicodedata".split()
 )
 _HEART_CALLS: Final = frozenset({"open", "input", "print", "__import__", "breakpoint"})

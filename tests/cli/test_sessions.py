@@ -111,7 +111,7 @@ def test_a_transcript_is_imported_once_without_its_secrets(here: Path, call: Cal
     again = call("import", "transcript", "t.jsonl", "--json").document()
     assert {key: again[key] for key in counts} == {**counts, "stored": 0, "duplicates": 2, "refused": 0}
     shown = call("show", "agent-session-1").out
-    assert "user: use [redacted: Anthropic key] (replaced to be kept: payload.message.content (secret))" in shown
+    assert "user: use [redacted: key of a model] (replaced to be kept: payload.message.content (secret))" in shown
     kept = b"".join(path.read_bytes() for path in (here / ".countermark").rglob("*") if path.is_file())
     assert secret.encode() not in kept
 

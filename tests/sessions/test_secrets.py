@@ -15,8 +15,7 @@ _LONG: Final = "abcDEF0123456789" * 3
 #: For each form, secrets that are made up.
 MADE_UP: Final[dict[str, tuple[str, ...]]] = {
     "private key": (f"-----BEGIN RSA PRIVATE KEY-----\n{_LONG}\n-----END RSA PRIVATE KEY-----",),
-    "Anthropic key": (f"sk-ant-api03-{_LONG}",),
-    "OpenAI key": (f"sk-{_LONG}", f"sk-proj-{_LONG}"),
+    "key of a model": (f"sk-ant-api03-{_LONG}", f"sk-{_LONG}", f"sk-proj-{_LONG}"),
     "Hugging Face token": (f"hf_{_LONG}",),
     "GitHub token": (f"ghp_{_LONG}", f"github_pat_{_LONG}"),
     "GitLab token": (f"glpat-{_LONG}",),

@@ -40,7 +40,7 @@ def record(kind: str, uuid: str, content: object, **more: object) -> dict[str, o
 
 USED: Final = {"input_tokens": 3, "cache_creation_input_tokens": 10, "cache_read_input_tokens": 100, "output_tokens": 7}
 CALL: Final = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
-CLAUDE: Final = lines(
+NESTED: Final = lines(
     record("user", "u1", "make it smaller"),
     record("assistant", "u2", [{"type": "thinking", "thinking": "hm"}], model="m", id="r1", usage=USED),
     record("assistant", "u3", [{"type": "text", "text": "so"}, CALL], model="m", id="r1", usage=USED),
@@ -50,8 +50,8 @@ CLAUDE: Final = lines(
 R1: Final = {"model": "m", "responseId": "r1", "usage": {"inputTokens": 113, "outputTokens": 7}}
 
 
-def test_records_of_claude_code_become_messages_calls_and_results() -> None:
-    assert said(CLAUDE) == [
+def test_records_with_a_message_become_messages_calls_and_results() -> None:
+    assert said(NESTED) == [
         ("u1", "message", "abc", AT_NS, {"role": "user", "text": "make it smaller"}),
         ("u2", "message", "abc", AT_NS, {**R1, "kind": "thinking", "role": "assistant", "text": "hm"}),
         ("u3:0", "message", "abc", AT_NS, {**R1, "role": "assistant", "text": "so"}),
@@ -62,28 +62,28 @@ def test_records_of_claude_code_become_messages_calls_and_results() -> None:
     ]
 
 
-def codex(kind: str, **payload: object) -> dict[str, object]:
+def rolled(kind: str, **payload: object) -> dict[str, object]:
     return {"timestamp": AT, "type": kind, "payload": payload}
 
 
 def count(total: int) -> dict[str, object]:
     last = {"input_tokens": 5, "output_tokens": 2}
-    return codex("event_msg", type="token_count", info={"last_token_usage": last, "total_token_usage": {"total_tokens": total}})
+    return rolled("event_msg", type="token_count", info={"last_token_usage": last, "total_token_usage": {"total_tokens": total}})
 
 
-CODEX: Final = lines(
-    codex("session_meta", id="xyz", cwd="/w"),
-    codex("response_item", type="message", role="user", content=[{"type": "input_text", "text": "hi"}]),
-    codex("response_item", type="function_call", name="shell", arguments="{}", call_id="c1"),
-    codex("response_item", type="function_call_output", call_id="c1", output="done"),
+ROLLOUT: Final = lines(
+    rolled("session_meta", id="xyz", cwd="/w"),
+    rolled("response_item", type="message", role="user", content=[{"type": "input_text", "text": "hi"}]),
+    rolled("response_item", type="function_call", name="shell", arguments="{}", call_id="c1"),
+    rolled("response_item", type="function_call_output", call_id="c1", output="done"),
     *map(count, (7, 7, 14)),
-    codex("event_msg", type="token_count", info=None),
+    rolled("event_msg", type="token_count", info=None),
 )
 
 
-def test_records_of_codex_become_messages_calls_and_results() -> None:
+def test_records_of_a_rollout_become_messages_calls_and_results() -> None:
     tokens = {"kind": "tokens", "usage": {"inputTokens": 5, "outputTokens": 2}}
-    assert said(CODEX) == [
+    assert said(ROLLOUT) == [
         ("xyz:0", "notification", "xyz", AT_NS, {"kind": "transcript", "type": "session_meta", "payload": {"id": "xyz", "cwd": "/w"}}),
         ("xyz:1", "message", "xyz", AT_NS, {"role": "user", "text": "hi"}),
         ("xyz:2", "tool_call", "xyz", AT_NS, {"tool": "shell", "arguments": "{}", "callId": "c1"}),
@@ -118,7 +118,7 @@ def test_events_of_ours_come_back_as_they_went() -> None:
 
 @proven_by(planted(transcripts, "_sum", lambda counts: None))
 def test_the_tokens_of_a_response_count_once() -> None:
-    for data, usage, counts in ((CLAUDE, Usage(113, 7), (3, 1, 1)), (CODEX, Usage(10, 4), (1, 1, 0))):
+    for data, usage, counts in ((NESTED, Usage(113, 7), (3, 1, 1)), (ROLLOUT, Usage(10, 4), (1, 1, 0))):
         found = folded("s", [event for _, event in read_transcript(data, "file", NOW).events])
         assert ((found.sums.messages, found.sums.tools, found.sums.errors), found.usage) == (counts, usage)
 
@@ -141,17 +141,17 @@ def test_no_secret_of_a_line_stays() -> None:
 
 def test_a_bad_line_is_named_and_loses_none_of_its_neighbours() -> None:
     unspellable = record("user", "u9", [{"type": "x", "v": [1e999]}])
-    found = read_transcript(b"{\n" + CLAUDE + b"\n5\n" + lines(unspellable), "file", NOW)
+    found = read_transcript(b"{\n" + NESTED + b"\n5\n" + lines(unspellable), "file", NOW)
     assert [item.index for item in found.refused] == [0, 7, 8]
     assert [item.defects for item in found.refused[1:]] == [
         NonEmpty(EventUnreadable("5 is no JSON object")),
         NonEmpty(ValueUnspellable("payload.content.v[0]", "inf is not a finite number")),
     ]
-    assert [event.payload for _, event in found.events] == [event.payload for _, event in read_transcript(CLAUDE, "file", NOW).events]
+    assert [event.payload for _, event in found.events] == [event.payload for _, event in read_transcript(NESTED, "file", NOW).events]
 
 
 def test_importing_again_or_a_grown_one_gives_the_same_ids() -> None:
-    for data in (CLAUDE, CODEX):
+    for data in (NESTED, ROLLOUT):
         first, grown = (
             read_transcript(text, "file", NOW + later) for later, text in enumerate((data, data + lines({"role": "user", "content": "x"})))
         )

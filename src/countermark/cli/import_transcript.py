@@ -1,4 +1,4 @@
-"""``countermark import transcript``: what a coding agent wrote of its sessions, as events."""
+"""``countermark import transcript``: what an agent wrote of its sessions, as events."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ def import_transcript(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> Answer:
-    """Store transcripts of coding agents as sessions, without their secrets; again stores nothing twice."""
+    """Store transcripts of agents as sessions, without their secrets; again stores nothing twice."""
     from countermark.app.recording import import_transcripts
     from countermark.cli.context import existing_file, settings
     from countermark.cli.progress import reading

@@ -87,7 +87,7 @@ ENTRIES: Final = (
     Entry(
         ("import", "transcript"),
         "import_transcript",
-        "Store transcripts of coding agents as sessions, without their secrets; again stores nothing twice.",
+        "Store transcripts of agents as sessions, without their secrets; again stores nothing twice.",
         _SESSIONS,
     ),
     Entry(("export",), "export", "Write the events of sessions as JSON lines, CSV or Parquet.", _SESSIONS),

@@ -16,8 +16,7 @@ from typing import Final, cast, final
 #: What a secret looks like, by what it is called in its place.
 FORMS: Final[Mapping[str, str]] = {
     "private key": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?",
-    "Anthropic key": r"\bsk-ant-[A-Za-z0-9_-]{16,300}",
-    "OpenAI key": r"\bsk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20,300}",
+    "key of a model": r"\bsk-(?:ant-|proj-|svcacct-)?[A-Za-z0-9_-]{20,300}",
     "Hugging Face token": r"\bhf_[A-Za-z0-9]{20,200}",
     "GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{20,300}|github_pat_[A-Za-z0-9_]{20,300})",
     "GitLab token": r"\bglpat-[A-Za-z0-9_-]{16,200}",

@@ -1,9 +1,9 @@
-"""Transcripts of coding agents, one JSON object a line, as events.
+"""Transcripts of agents, one JSON object a line, as events.
 
 Rules kept here:
 
-1. A line is read by its own form: a record of Claude Code (``sessionId`` and ``message``), of Codex (``session_meta``, ``response_item``
-   and others), a message with a role and a content, or an event of ours. A record of any other form is kept whole as a notification.
+1. A line is read by its own form: a record that holds a ``message``, one of a rollout (``session_meta``, ``response_item`` and others with
+   a ``payload``), a message with a role and a content, or an event of ours. A record of any other form is kept whole as a notification.
 2. Secrets are taken out before anything else is done with a line, and each place is told.
 3. An event's id follows from the record's own id, or from the transcript's session and the number of its line: importing a transcript
    again, or one that has grown, stores nothing twice.
@@ -23,8 +23,8 @@ from countermark.wire.events import read_event, read_json
 
 #: What stands behind the place of a secret that was taken out.
 SECRET: Final = " (secret)"
-#: Records of Codex, by what their ``type`` says.
-_CODEX: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+#: Records of a rollout, by what their ``type`` says.
+_ROLLOUT: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 
 _Table: TypeAlias = Mapping[str, object]
 
@@ -122,8 +122,8 @@ def _parts(record: _Table, place: str) -> Iterator[_Part]:
     message = record.get("message")
     if isinstance(message, Mapping):
         yield from _of_message(_table(message), _text(record.get("uuid")) or place)
-    elif isinstance(kind := record.get("type"), str) and kind in _CODEX and isinstance(record.get("payload"), Mapping):
-        yield from _of_codex(kind, _table(record["payload"]), place)
+    elif isinstance(kind := record.get("type"), str) and kind in _ROLLOUT and isinstance(record.get("payload"), Mapping):
+        yield from _of_rollout(kind, _table(record["payload"]), place)
     elif isinstance(record.get("role"), str) and "content" in record:
         yield from _of_message(record, _text(record.get("id")) or place)
     else:
@@ -160,38 +160,34 @@ def _of_block(block: object, told: _Table, own: str) -> _Part:
     if not isinstance(block, Mapping):
         return _Part("message", {**told, **_said({"text": block})}, own)
     table = _table(cast("object", block))
-    match table.get("type"):
-        case "tool_use":
-            call = {"tool": table.get("name"), "arguments": table.get("input"), "callId": table.get("id")}
-            # A response may be nothing but calls: what it used is said by each of its parts, and counts once.
-            return _Part("tool_call", _said({**call, **{key: told.get(key) for key in ("model", "responseId", "usage")}}), own)
-        case "tool_result":
-            result = {"callId": table.get("tool_use_id"), "result": table.get("content"), "error": table.get("is_error") or None}
-            return _Part("tool_result", _said(result), own)
-        case "text" | "input_text" | "output_text":
-            return _Part("message", {**told, **_said({"text": table.get("text")})}, own)
-        case "thinking":
-            return _Part("message", {**told, "kind": "thinking", **_said({"text": table.get("thinking")})}, own)
-        case _:
-            return _Part("message", {**told, "content": table}, own)
+    kind = table.get("type")
+    if kind == "tool_use":
+        call = {"tool": table.get("name"), "arguments": table.get("input"), "callId": table.get("id")}
+        # A response may be nothing but calls: what it used is said by each of its parts, and counts once.
+        return _Part("tool_call", _said({**call, **{key: told.get(key) for key in ("model", "responseId", "usage")}}), own)
+    if kind == "tool_result":
+        result = {"callId": table.get("tool_use_id"), "result": table.get("content"), "error": table.get("is_error") or None}
+        return _Part("tool_result", _said(result), own)
+    if kind in ("text", "input_text", "output_text"):
+        return _Part("message", {**told, **_said({"text": table.get("text")})}, own)
+    if kind == "thinking":
+        return _Part("message", {**told, "kind": "thinking", **_said({"text": table.get("thinking")})}, own)
+    return _Part("message", {**told, "content": table}, own)
 
 
-def _of_codex(kind: str, payload: _Table, place: str) -> Iterator[_Part]:
-    if kind == "response_item":
-        match payload.get("type"):
-            case "message":
-                yield from _of_message(payload, _text(payload.get("id")) or place)
-                return
-            case "function_call" | "custom_tool_call" | "local_shell_call":
-                arguments = next((payload[key] for key in ("arguments", "input", "action") if key in payload), None)
-                call = {"tool": payload.get("name") or payload.get("type"), "arguments": arguments, "callId": payload.get("call_id")}
-                yield _Part("tool_call", _said(call), place)
-                return
-            case "function_call_output" | "custom_tool_call_output":
-                yield _Part("tool_result", _said({"callId": payload.get("call_id"), "result": payload.get("output")}), place)
-                return
-            case _:
-                pass
+def _of_rollout(kind: str, payload: _Table, place: str) -> Iterator[_Part]:
+    what = payload.get("type") if kind == "response_item" else None
+    if what == "message":
+        yield from _of_message(payload, _text(payload.get("id")) or place)
+        return
+    if what in ("function_call", "custom_tool_call", "local_shell_call"):
+        arguments = next((payload[key] for key in ("arguments", "input", "action") if key in payload), None)
+        call = {"tool": payload.get("name") or what, "arguments": arguments, "callId": payload.get("call_id")}
+        yield _Part("tool_call", _said(call), place)
+        return
+    if what in ("function_call_output", "custom_tool_call_output"):
+        yield _Part("tool_result", _said({"callId": payload.get("call_id"), "result": payload.get("output")}), place)
+        return
     info = _table(payload.get("info"))
     usage, total = _table(info.get("last_token_usage")), _table(info.get("total_token_usage"))
     if kind == "event_msg" and payload.get("type") == "token_count" and usage:
