@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from countermark.files.checkpoints import read_checkpoint
+from countermark.run import checkpoint as admission
 from countermark.run.checkpoint import (
     CheckpointDefect,
     CheckpointReadback,
@@ -67,6 +68,11 @@ def defects(path: Path, *, vouched: bool = False, **changes: str) -> Counter[Che
     """Everything that admission says against a checkpoint."""
     answer = admit_checkpoint(read_checkpoint(path), clean_manifest(**changes), frozenset(), vouched=vouched)
     return Counter(answer.defects) if isinstance(answer, Refused) else Counter()
+
+
+def only_the_first(readback: CheckpointReadback) -> tuple[CheckpointDefect, ...]:
+    """The fault to plant: what is wrong with the first component that anything is wrong with, and nothing of the others."""
+    return next((found for component in Component if (found := admission._component_defects(readback, component))), ())
 
 
 def expected(clean: Unobserved, step: int, *breaks: Break) -> Counter[CheckpointDefect]:

@@ -36,6 +36,7 @@ from tests.files.layouts.breaking import (
     expected,
     missing,
     of_workers,
+    only_the_first,
     read,
     unread,
     written,
@@ -189,10 +190,6 @@ BREAKS = [
 @pytest.mark.parametrize("one", BREAKS, ids=str)
 def test_a_break_is_named_and_nothing_else(tmp_path: Path, one: Break) -> None:
     assert defects(written(tmp_path / "checkpoint_0", CLEAN, one)) == expected(IN_PLACE, 4, one)
-
-
-def only_the_first(readback: CheckpointReadback) -> tuple[admission.CheckpointDefect, ...]:
-    return next((found for component in admission.COMPONENTS if (found := admission._component_defects(readback, component))), ())
 
 
 @proven_by(planted(admission, "component_defects", only_the_first))

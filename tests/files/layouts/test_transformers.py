@@ -37,6 +37,7 @@ from tests.files.layouts.breaking import (
     incomplete,
     missing,
     of_workers,
+    only_the_first,
     read,
     unread,
     written,
@@ -158,10 +159,6 @@ TOGETHER = [(contents, pair) for contents, breaks in TABLES for pair in combinat
 @pytest.mark.parametrize(("contents", "breaks"), ALONE, ids=lambda value: " and ".join(map(str, value)) if isinstance(value, tuple) else "")
 def test_a_break_is_named_and_nothing_else(tmp_path: Path, contents: Files, breaks: tuple[Break, ...]) -> None:
     assert defects(written(tmp_path / "checkpoint-4", contents, *breaks)) == expected(IN_PLACE, 4, *breaks)
-
-
-def only_the_first(readback: admission.CheckpointReadback) -> tuple[admission.CheckpointDefect, ...]:
-    return next((found for component in admission.COMPONENTS if (found := admission._component_defects(readback, component))), ())
 
 
 @proven_by(planted(admission, "component_defects", only_the_first))

@@ -19,12 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, cast, final
 
 from countermark.files.digest_cache import hash_parts
 from countermark.files.layouts.dcp_metadata import DATA_SUFFIX, METADATA, Metadata, Piece, SavedTensor, Trail, read_metadata
-from countermark.files.layouts.reading import IN_PLACE, Parts, lying_in, take
+from countermark.files.layouts.reading import IN_PLACE, Parts, components_by_word, lying_in, take
 from countermark.files.pickles import Storage, TensorStub, TorchFile, read_torch_file, scalar
 from countermark.files.reading import Entry, OpenFile, ShortRead, Window, open_below
 from countermark.recipe.canonical import length_prefixed
@@ -36,24 +35,20 @@ from countermark.weights.refusals import FileChanged, FileDefect, PickleUnreadab
 UNFINISHED: Final = f"{METADATA}.tmp"
 _OF_A_WORKER: Final = re.compile(r"__([0-9]{1,7})_[0-9]+\.distcp", re.ASCII)
 #: The names under which states are saved, and which component each belongs to.
-WORDS: Final[Mapping[str, Component]] = MappingProxyType(
+WORDS: Final = components_by_word(
     {
-        word: component
-        for component, words in {
-            Component.MODEL_WEIGHTS: ("model", "module", "model_state_dict"),
-            # Lightning numbers its optimizers.
-            Component.OPTIMIZER_STATE: (
-                *("optimizer", "optim", "optimizers", "optimizer_state_dict"),
-                *(f"optimizer_{at}" for at in range(8)),
-            ),
-            Component.SCHEDULER_STATE: ("lr_scheduler", "scheduler", "lr_schedulers", "schedulers"),
-            Component.RNG_STATE: ("rng", "rng_state", "rng_states", "random_state", "random_states"),
-            Component.DATA_POSITION: (
-                *("dataloader", "train_state", "trainer_state", "data_position", "sampler"),
-                *("step", "global_step", "epoch"),
-            ),
-        }.items()
-        for word in words
+        Component.MODEL_WEIGHTS: ("model", "module", "model_state_dict"),
+        # Lightning numbers its optimizers.
+        Component.OPTIMIZER_STATE: (
+            *("optimizer", "optim", "optimizers", "optimizer_state_dict"),
+            *(f"optimizer_{at}" for at in range(8)),
+        ),
+        Component.SCHEDULER_STATE: ("lr_scheduler", "scheduler", "lr_schedulers", "schedulers"),
+        Component.RNG_STATE: ("rng", "rng_state", "rng_states", "random_state", "random_states"),
+        Component.DATA_POSITION: (
+            *("dataloader", "train_state", "trainer_state", "data_position", "sampler"),
+            *("step", "global_step", "epoch"),
+        ),
     }
 )
 #: Names that hold states of several components.

@@ -17,12 +17,23 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, final
 
 from countermark.files.documents import as_object
 from countermark.files.layouts.arrays import Arrays, Leaf, leaves
-from countermark.files.layouts.reading import Layout, LayoutReading, Naming, Parts, Whole, Whys, document, gaps, lying_in, take
+from countermark.files.layouts.reading import (
+    Layout,
+    LayoutReading,
+    Naming,
+    Parts,
+    Whole,
+    Whys,
+    components_by_word,
+    document,
+    gaps,
+    lying_in,
+    take,
+)
 from countermark.files.layouts.states import whole_number
 from countermark.files.reading import Entry, read_whole
 from countermark.run.checkpoint import Atomic, Component, Incomplete, Publication, StepWitness, Unobserved
@@ -45,20 +56,16 @@ _MOMENTS: Final = ("mu", "trace", "nu")
 #: Leaves that tell that an optimizer gathers several steps into one.
 _GATHERED: Final = frozenset({"mini_step", "gradient_step"})
 #: The names that tell which component what lies under them belongs to.
-WORDS: Final[Mapping[str, Component]] = MappingProxyType(
+WORDS: Final = components_by_word(
     {
-        word: component
-        for component, words in {
-            Component.MODEL_WEIGHTS: ("params", "model", "model_params", "weights", "variables"),
-            Component.OPTIMIZER_STATE: ("opt_state", "optimizer", "optimizer_state", "opt"),
-            Component.SCHEDULER_STATE: ("lr_scheduler", "scheduler", "lr_schedule", "schedule"),
-            Component.RNG_STATE: ("rng", "rngs", "rng_state", "rng_key", "prng_key", "random_state"),
-            Component.DATA_POSITION: (
-                *("data", "dataset", "data_iterator", "dataset_iterator", "train_iter", "dataloader", "data_position", "epoch"),
-                *_STEPS,
-            ),
-        }.items()
-        for word in words
+        Component.MODEL_WEIGHTS: ("params", "model", "model_params", "weights", "variables"),
+        Component.OPTIMIZER_STATE: ("opt_state", "optimizer", "optimizer_state", "opt"),
+        Component.SCHEDULER_STATE: ("lr_scheduler", "scheduler", "lr_schedule", "schedule"),
+        Component.RNG_STATE: ("rng", "rngs", "rng_state", "rng_key", "prng_key", "random_state"),
+        Component.DATA_POSITION: (
+            *("data", "dataset", "data_iterator", "dataset_iterator", "train_iter", "dataloader", "data_position", "epoch"),
+            *_STEPS,
+        ),
     }
 )
 #: Names of what holds the states of several components.

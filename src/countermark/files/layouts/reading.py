@@ -12,11 +12,12 @@ Rules kept here:
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal, TypeVar, final
 
 from countermark.files.digest_cache import hash_whole
@@ -139,6 +140,11 @@ class Layout:
     def numbered(self, name: str) -> Numbered | None:
         """What a checkpoint's name says in this layout, or None where it is not one of its names."""
         return next((found for naming in self.names if (found := naming.numbered(name)) is not None), None)
+
+
+def components_by_word(words: Mapping[Component, tuple[str, ...]]) -> Mapping[str, Component]:
+    """The component that each of the words tells under which a library's states are saved."""
+    return MappingProxyType({word: component for component, those in words.items() for word in those})
 
 
 def lying_in(entries: tuple[Entry, ...], below: str) -> tuple[Entry, ...]:
