@@ -2,23 +2,30 @@
 
 Rules kept here:
 
-1. A time is ns UTC, from 1970 to 2262; 0 is none.
+1. A time is ns UTC; that of an event lies between 1970 and 2262, and 0 is none. A bare date is its midnight in UTC, a time without a zone
+   is in UTC (an event's has its zone), and no zone beyond an offset is known: what a text means does not depend on where it is read.
 2. What an event says of time is kept as it was said. A time that cannot be used (none, an end before its start, a day or more ahead of its
    receipt) orders nothing and measures nothing, and is flagged.
 """
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final, Literal, TypeAlias, final
+
+from countermark.values import Unreadable
 
 #: A time further ahead of its receipt than this is no time.
 AHEAD_MAX_NS: Final = 86_400 * 10**9
 TIME_MAX_NS: Final = 2**63 - 1
 
-_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
+_TIME: Final = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d)"
+    r"(?:[Tt ](?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?)?(?P<zone>[Zz]|[+-]\d\d:?\d\d)?)?",
+    re.ASCII,
+)
 _DIGITS: Final = re.compile(r"\d{1,19}", re.ASCII)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = date(1970, 1, 1)
 
 OddTime: TypeAlias = Literal["unsaid", "end before start", "ahead of receipt"]
 
@@ -48,27 +55,38 @@ def times_of(start_ns: int, end_ns: int, received_ns: int) -> Times:
     return Times(start_ns, end_ns - start_ns, None)
 
 
+def nanoseconds(text: str) -> int | Unreadable:
+    """Nanoseconds since 1970 in UTC, of whatever size: years 1 to 9999."""
+    read = _TIME.fullmatch(text)
+    if read is None:
+        return Unreadable("it is no ISO date or date-time, such as 2026-11-01 or 2026-11-01T09:30:00.5Z")
+    try:
+        days = (date.fromisoformat(read["date"]) - _EPOCH).days
+    except ValueError:
+        return Unreadable(f"there is no day {read['date']}")
+    hour, minute, second = (int(read[name] or 0) for name in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        return Unreadable("a day has 24 hours of 60 minutes of 60 seconds")
+    zone = (read["zone"] or "Z").replace(":", "")
+    ahead_minutes = 0 if zone in "Zz" else int(zone[:3]) * 60 + int(zone[0] + zone[3:])
+    if abs(ahead_minutes) >= 24 * 60 or (zone not in "Zz" and int(zone[3:]) > 59):
+        return Unreadable(f"there is no zone {read['zone']}")
+    seconds = ((days * 24 + hour) * 60 + minute - ahead_minutes) * 60 + second
+    return seconds * 1_000_000_000 + int((read["fraction"] or "").ljust(9, "0"))
+
+
 def read_time(value: object) -> int | None:
-    """A time in ns UTC, from ISO 8601 with an offset, from a whole number of nanoseconds or from its digits; None for anything else."""
+    """The time of an event in ns UTC, from a date and time with its zone, from a whole number of nanoseconds or from its digits; None for
+    anything else."""
     if isinstance(value, str):
         if _DIGITS.fullmatch(value):
             value = int(value)
-        elif (found := _TIME.fullmatch(value)) is not None:
-            return _of_text(found)
+        elif (found := _TIME.fullmatch(value)) is not None and found["zone"] is not None:
+            read = nanoseconds(value)
+            return read if isinstance(read, int) and 0 < read <= TIME_MAX_NS else None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TIME_MAX_NS:
         return None
     return value
-
-
-def _of_text(found: re.Match[str]) -> int | None:
-    second, fraction, offset = found.groups()
-    try:
-        whole = datetime.fromisoformat(f"{second}{'+00:00' if offset in 'Zz' else offset}")
-    except ValueError:
-        return None
-    seconds = (whole - _EPOCH) // timedelta(seconds=1)
-    read = seconds * 10**9 + int((fraction or "").ljust(9, "0"))
-    return read if 0 < read <= TIME_MAX_NS else None
 
 
 def spell_time(time_ns: int) -> str:
@@ -77,5 +95,5 @@ def spell_time(time_ns: int) -> str:
     digits = f"{fraction:09d}"
     while digits.endswith("000"):
         digits = digits[:-3]
-    told = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    told = (datetime(1970, 1, 1) + timedelta(seconds=seconds)).isoformat(timespec="seconds")
     return f"{told}{'.' + digits if digits else ''}Z"

@@ -54,7 +54,6 @@ from countermark.sessions.filters.keys import (
     Words,
     keys_of,
 )
-from countermark.sessions.filters.times import nanoseconds
 from countermark.sessions.filters.tree import (
     Absent,
     And,
@@ -73,6 +72,7 @@ from countermark.sessions.filters.tree import (
     Value,
     spell_value,
 )
+from countermark.sessions.times import nanoseconds
 from countermark.values import NonEmpty, Refused, Unreadable
 
 #: How many keys are told that may have been meant.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countermark.sessions.filters import times
-from countermark.sessions.filters.times import nanoseconds
+from countermark.sessions import times
+from countermark.sessions.times import nanoseconds
 from countermark.values import Unreadable
 from tests.faults import planted, proven_by
 
