@@ -33,7 +33,7 @@ from countermark.run.checkpoint import (
 )
 from countermark.run.publication import FolderTaken, PublishedBefore
 from countermark.values import NonEmpty, Refused
-from countermark.weights.refusals import FileNotRegular, LinkLeavesFolder
+from countermark.weights.refusals import FileAbsent, FileNotRegular, LinkLeavesFolder
 from tests.faults import planted, proven_by
 from tests.files.folders import NONCE, WORK_KEY, adapter_bytes, checkpoint, optimizer
 from tests.files.torchfiles import torch_file
@@ -345,7 +345,7 @@ def test_folders_below_are_published_and_held_against_the_manifest(tmp_path: Pat
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:
-    assert isinstance(publish(tmp_path / "none", tmp_path / "p"), Refused)
+    assert publish(tmp_path / "none", tmp_path / "p") == Refused(NonEmpty(FileAbsent(str(tmp_path / "none"))))
     assert list((tmp_path / "p").iterdir()) == []
 
 

@@ -156,6 +156,13 @@ def test_what_is_told_names_what_where_and_what_to_do(tmp_path: Path) -> None:
     assert any("was published whole" in said for said in told["fsync"])
 
 
+@proven_by(planted(publishing, "sync_folder", lambda path: None))
+def test_the_manifest_the_names_in_the_folder_and_then_the_folders_own_name_are_synced(tmp_path: Path) -> None:
+    with crossing() as found:
+        publish(checkpoint(tmp_path / "t"), tmp_path / "p")
+    assert found.crossed[-6:] == ["open", "write", "fsync", "fsync", "renameat2", "fsync"]
+
+
 def interrupts(*, after: bool) -> Fate:
     """Ctrl-C, before the call or right after it."""
 
