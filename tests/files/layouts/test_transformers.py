@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from countermark.files.checkpoints import list_checkpoints, read_checkpoint
+from countermark.files.documents import CONFIG_BYTES_MAX
 from countermark.files.layouts import torch_files, weights
 from countermark.files.layouts.reading import IN_PLACE
 from countermark.run import checkpoint as admission
@@ -182,6 +183,14 @@ def test_an_epoch_that_is_no_number_is_named(tmp_path: Path, epoch: bytes) -> No
     state = PEFT["trainer_state.json"].replace(b'"epoch": 0.5', b'"epoch": ' + epoch)
     folder = written(tmp_path / "checkpoint-4", PEFT | {"trainer_state.json": state})
     assert defects(folder) == incomplete(4, unread(POSITION, "trainer_state.json: its epoch is no number"))
+
+
+def test_a_trainer_may_have_logged_for_long(tmp_path: Path) -> None:
+    log = [{"step": 1, "note": "x" * 200}] * 80_000
+    state = json.dumps(trainer_state(log_history=log)).encode()
+    assert len(state) > CONFIG_BYTES_MAX
+    folder = written(tmp_path / "checkpoint-4", PEFT | {"trainer_state.json": state})
+    assert defects(folder) == Counter([PublicationUnobserved(IN_PLACE.whys)])
 
 
 def test_a_scheduler_that_goes_by_a_metric_tells_no_step(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ GENERATORS: Final = "rng_state.pth"
 TRAINER_STATE: Final = "trainer_state.json"
 ARGUMENTS: Final = "training_args.bin"
 
+#: The trainer keeps every line that it logged in its state: some 200 bytes each.
+_STATE_BYTES_MAX: Final = 64 << 20
+
 _NAMES: Final = (Naming("checkpoint-{step}"),)
 #: Files that only this trainer writes.
 _MARKS: Final = frozenset({OPTIMIZER, SCHEDULER, GENERATORS, TRAINER_STATE, ARGUMENTS})
@@ -129,7 +132,7 @@ def take_trainer_state(folder: Path, reading: LayoutReading) -> Parts:
 
 
 def _says(opened: OpenFile) -> "TrainerSays | Whys | FileDefect":
-    found = document(opened)
+    found = document(opened, _STATE_BYTES_MAX)
     return trainer_says(found) if isinstance(found, dict) else found
 
 
