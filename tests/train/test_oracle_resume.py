@@ -1,10 +1,7 @@
 """The oracle by the commands that a person types: a real training that died is gone on from its checkpoint to the same bits, and with one
 thing done to that checkpoint no trainer starts."""
 
-import json
-import os
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cli.called import Caller
-from tests.cli.recipes import write_recipe
 from tests.train.broken import BREAKS, LATER, STEP, Donors, copied
-from tests.train.tiny import CLEAN, Tiny, adapter_bits, honest, make_model, text_rows
+from tests.train.commanded import COMMAND, attempts_of, laid_out
+from tests.train.tiny import Tiny, adapter_bits, honest
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -43,32 +40,12 @@ trainer = Trainer(
 )
 training.run(trainer)
 """
-COMMAND = (sys.executable, "script.py")
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model, rows, a recipe and a script."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-    make_model(tmp_path / "model")
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in text_rows()), encoding="utf-8")
-    content = ("base_artifact", "tokenization", "dataset")
-    listed = {name: f'"{text}"' for name, text in CLEAN.items()} | {"target_modules": '["q_proj", "v_proj"]'}
-    write_recipe(tmp_path, without=content, **listed)
-    sources = (
-        '\n[sources]\nmodel = "model"\ntokenizer = "model"\ndataset = "rows.jsonl"\n\n[trainer]\nsave_steps = 2\nkeep_checkpoints = 9\n'
-    )
-    with open(tmp_path / "recipe.toml", "a", encoding="utf-8") as file:
-        file.write(sources + "threads = 1\n")
-    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
-    return tmp_path
-
-
-def attempts_of(call: Caller, run: str) -> list[Path]:
-    """The folders of a run's attempts, the first one first."""
-    document = call("attempts", run, "--json").document()
-    return [Path(document["folders"][each["attempt"]]) for each in document["attempts"]]
+    return laid_out(tmp_path, SCRIPT, monkeypatch)
 
 
 def refused(document: dict[str, Any]) -> Counter[str]:
