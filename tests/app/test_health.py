@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sqlite3
 import tomllib
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from countermark.app import health
 from countermark.app.health import doctor, store_check, store_init
-from countermark.store import StoreError
+from countermark.store import StoreError, opening
 from countermark.store.creation import LEDGER_FILE
+from countermark.store.sessions.sqlite import SESSIONS_FILE
 from tests.faults import planted, proven_by
+from tests.store.sessions.examples import event
 
 
 def test_a_store_is_made_once_and_checked(tmp_path: Path) -> None:
@@ -19,6 +22,19 @@ def test_a_store_is_made_once_and_checked(tmp_path: Path) -> None:
         store_check(tmp_path / "store")
     assert [store_init(tmp_path / "store") for _ in range(2)] == [False, True]
     assert store_check(tmp_path / "store") == ()
+
+
+@proven_by(planted(opening, "check_sessions", lambda url: ()))
+def test_the_sessions_of_a_store_are_checked_with_it(tmp_path: Path) -> None:
+    store_init(tmp_path)
+    with opening.open_sessions(f"sqlite:///{tmp_path}", create=True) as store:
+        store.ingest([event("e-1")])
+    assert store_check(tmp_path) == ()
+    with sqlite3.connect(tmp_path / SESSIONS_FILE) as connection:
+        connection.execute("UPDATE feed SET ordinal = 0")
+    connection.close()
+    assert [finding.code for finding in store_check(tmp_path)] == ["EventNumberAhead"]
+    assert [one.ok for one in doctor(tmp_path) if one.name == "store"] == [False]
 
 
 def test_everything_is_well_here_and_what_is_not_says_what_mends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

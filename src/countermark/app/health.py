@@ -11,7 +11,7 @@ from typing import final
 
 from countermark.app.stores import ledger_of
 from countermark.store import Finding, StoreError
-from countermark.store.migrations.outcome import Migration
+from countermark.store.migrations.outcome import Migration, NotWhole
 
 
 def store_init(folder: Path, url: str | None = None) -> bool:
@@ -24,17 +24,21 @@ def store_init(folder: Path, url: str | None = None) -> bool:
 
 def store_migrate(folder: Path, url: str | None, dry_run: bool) -> Migration:
     """Bring the store in ``folder`` (its ledger at ``url``) to this release's schema, or say what that would do. Raises ``StoreError``."""
-    from countermark.store.opening import migrate_store
+    from countermark.store.opening import migrate_sessions, migrate_store
 
-    return migrate_store(ledger_of(folder, url), dry_run)
+    found = migrate_store(ledger_of(folder, url), dry_run)
+    if not dry_run and not isinstance(found, NotWhole):
+        migrate_sessions(ledger_of(folder, url))
+    return found
 
 
 def store_check(folder: Path, url: str | None = None) -> tuple[Finding, ...]:
     """Everything that is wrong with the store in ``folder`` (its ledger at ``url``). Raises ``StoreError`` where it cannot be opened."""
-    from countermark.store.opening import open_store
+    from countermark.store.opening import check_sessions, open_store
 
     with open_store(ledger_of(folder, url), create=False) as store:
-        return store.check()
+        found = store.check()
+    return (*found, *check_sessions(ledger_of(folder, url)))
 
 
 @final
@@ -57,6 +61,7 @@ _PARTS = (
     ("psycopg", "postgres", "a ledger in PostgreSQL"),
     ("numpy", "weights", "countermark weights diff"),
     ("trl", "trl", "recipes and trainers of TRL"),
+    ("pyarrow", "parquet", "countermark export to Parquet"),
     ("lightning", "lightning", "training with Lightning"),
     ("starlette", "server", "taking in events over HTTP"),
 )

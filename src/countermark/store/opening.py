@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from countermark.store.failures import DriverMissing, StoreAddressUnknown, StoreError
-from countermark.store.interface import Store
+from countermark.store.failures import DriverMissing, StoreAddressUnknown, StoreError, StoreMissing, StoreOfAnotherVersion
+from countermark.store.interface import Finding, Store
 from countermark.store.sessions.interface import SessionStore
 
 if TYPE_CHECKING:
@@ -78,6 +78,37 @@ def open_sessions(url: str, create: bool) -> SessionStore:
 
         return PostgresSessions.open(url, create=create)
     raise StoreError(StoreAddressUnknown(scheme_of(url)))
+
+
+def _sessions_there(url: str) -> SessionStore | None:
+    """The sessions of the store at an address, as they are; None where there are none. Raises ``StoreError``."""
+    try:
+        return open_sessions(url, create=False)
+    except StoreError as error:
+        if isinstance(error.failure, StoreMissing):
+            return None
+        raise
+
+
+def check_sessions(url: str) -> tuple[Finding, ...]:
+    """Everything that is wrong with the sessions of the store at an address, if there are any. Raises ``StoreError``."""
+    if (store := _sessions_there(url)) is None:
+        return ()
+    with store:
+        return store.check()
+
+
+def migrate_sessions(url: str) -> None:
+    """Bring the sessions of the store at an address, if there are any, to this release's schema and fold. Raises ``StoreError``."""
+    try:
+        if (found := _sessions_there(url)) is None:
+            return
+        found.close()
+    except StoreError as error:
+        if not isinstance(error.failure, StoreOfAnotherVersion) or error.failure.found > error.failure.supported:
+            raise
+    with open_sessions(url, create=True) as store:
+        store.refold()
 
 
 def make_store(url: str) -> bool:
