@@ -64,12 +64,13 @@ def _of_request(defect: RequestDefect) -> Sentence:
             )
         case HostForeign(host):
             return Sentence(
-                f"the request is meant for {quoted(host)}, which is not this server", "name the host: serve.hosts, or --allow-host"
+                f"the request is meant for {quoted(host)}, which is not this server",
+                "to be asked by that name too: countermark serve --allow-host NAME",
             )
         case OriginForeign(origin):
             return Sentence(
                 f"the request comes from a page of {quoted(origin)}, which is not this server's",
-                "name the origin: serve.origins, or --allow-origin",
+                "to let that page ask: countermark serve --allow-origin ORIGIN",
             )
         case RouteUnknown(path):
             return Sentence(f"nothing has the address {quoted(path)}", "GET /openapi.json lists the addresses that there are")
