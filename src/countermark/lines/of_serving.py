@@ -60,7 +60,8 @@ def _of_request(defect: RequestDefect) -> Sentence:
             return Sentence("the token of the request is none of this server's", f"ask whoever runs the server for one: {_MAKE_ONE}")
         case TokenScopeMissing(scope):
             return Sentence(
-                f"the token of the request is not allowed to {plain(scope)}", f"bring one that is: {_MAKE_ONE} --scope {plain(scope)}"
+                f"the token of the request is not allowed to {plain(scope)}",
+                f"bring one that is: countermark token add NAME --scope {plain(scope)}",
             )
         case HostForeign(host):
             return Sentence(
