@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Final, Generic, Self, TypeAlias, TypeVar, final
 
-from countermark.sessions.canonical import Spelling
-from countermark.sessions.events import Event
+from countermark.sessions.canonical import Spelling, kept_text
+from countermark.sessions.events import ID_LENGTH_MAX, Event
 from countermark.sessions.fold import Session
+from countermark.sessions.times import TIME_MAX_NS
 from countermark.values import Unreadable, shown
 
 Item_co = TypeVar("Item_co", covariant=True)
@@ -26,6 +27,11 @@ NAMED_MAX: Final = 10
 _NUMBERS: Final = re.compile(r"\d{1,19}", re.ASCII)
 
 
+def _is_number(text: str) -> bool:
+    """Whether a text is a number of 64 bits from 0 on, as every database has it."""
+    return _NUMBERS.fullmatch(text) is not None and int(text) <= TIME_MAX_NS
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class SessionCursor:
@@ -36,8 +42,8 @@ class SessionCursor:
 
     @classmethod
     def read(cls, raw: object) -> Self | Unreadable:
-        number, dot, session = raw.partition(".") if isinstance(raw, str) else ("", "", "")
-        if not dot or not session or not _NUMBERS.fullmatch(number):
+        number, _, session = raw.partition(".") if isinstance(raw, str) else ("", "", "")
+        if not session or kept_text(session, ID_LENGTH_MAX) is not session or not _is_number(number):
             return Unreadable(f"{shown(raw)} does not come from a page of sessions")
         return cls(int(number), session)
 
@@ -58,7 +64,7 @@ class EventCursor:
     @classmethod
     def read(cls, raw: object) -> Self | Unreadable:
         parts = raw.split(".") if isinstance(raw, str) else []
-        if len(parts) != 3 or not all(map(_NUMBERS.fullmatch, parts)):
+        if len(parts) != 3 or not all(map(_is_number, parts)):
             return Unreadable(f"{shown(raw)} does not come from a page of events")
         return cls(*map(int, parts))
 

@@ -6,7 +6,8 @@ from countermark.sessions import words
 from countermark.sessions.filters.binding import read_where
 from countermark.sessions.filters.condition import Where
 from countermark.sessions.words import WORD_LENGTH_MAX
-from countermark.store.sessions.interface import SessionStore
+from countermark.store.sessions.interface import Forgotten, SessionStore
+from countermark.values import Refused
 from tests.faults import planted, proven_by
 from tests.store.sessions.examples import NOW, chat, edit, event, found
 
@@ -118,3 +119,18 @@ def test_a_filter_over_something_else_is_a_mistake(store: SessionStore) -> None:
     assert isinstance(runs, Where)
     with pytest.raises(ValueError, match="runs"):
         store.sessions(runs)
+
+
+@pytest.mark.parametrize("text", ["", "a\0b-cdefgh", "\ud800-abcdefg", "x" * 600, "'; DROP TABLE events; --"])
+def test_what_nothing_is_called_is_found_nowhere(store: SessionStore, text: str) -> None:
+    store.ingest([event("e-1")])
+    assert (store.events(text).total, store.conflicts(text), store.edited(text), store.tail(0, session=text)) == (0, (), (), ())
+    assert store.forget([text]) == Forgotten(0, 0)
+    assert isinstance(store.session(text), Refused)
+
+
+def test_numbers_beyond_every_row_find_nothing_or_all(store: SessionStore) -> None:
+    store.ingest([event("e-1")])
+    assert [len(store.tail(after)) for after in (-(2**70), 0, 2**70)] == [1, 1, 0]
+    assert [len(store.search("e", before=before).items) for before in (-(2**70), 1, 2**70)] == [0, 0, 1]
+    assert [store.forget(before_ns=before).events for before in (-(2**70), 2**70)] == [0, 1]

@@ -44,7 +44,7 @@ from countermark.store.sessions import folding
 from countermark.store.sessions import statements as said
 from countermark.store.sessions.ingest import ingest
 from countermark.store.sessions.interface import Forgotten, Ingested
-from countermark.store.sessions.rows import conflict, listed_session, stored_event
+from countermark.store.sessions.rows import INT64_MAX, conflict, listed_session, stored_event
 from countermark.store.sessions.schema import SESSIONS_VERSION
 from countermark.store.sessions.schema import sessions as sessions_table
 from countermark.store.where import condition
@@ -63,6 +63,16 @@ def _are_few(connection: Connection, ids: Select[Any]) -> bool:
     if connection.dialect.name == "postgresql":
         return False
     return cast(int, connection.scalar(select(func.count()).select_from(ids.limit(_FEW).subquery()))) < _FEW
+
+
+def _askable(text: str) -> bool:
+    """Whether a text could stand in a row: a database refuses to be asked for some that never do."""
+    return 0 < len(text) <= ID_LENGTH_MAX and kept_text(text) is text
+
+
+def _number(number: int) -> int:
+    """A number that a database can be asked about; beyond these no row has one."""
+    return max(-1, min(number, INT64_MAX))
 
 
 def beyond(prefix: str) -> str:
@@ -113,7 +123,7 @@ class SqlSessions(ABC):
 
     def forget(self, sessions: Sequence[str] = (), before_ns: int | None = None) -> Forgotten:
         forgotten = Forgotten(0, 0)
-        left = list(dict.fromkeys(sessions))
+        left = list(dict.fromkeys(filter(_askable, sessions)))
         while left:
             chosen, left = left[:100], left[100:]
             with self._writing() as (connection, _):
@@ -123,7 +133,7 @@ class SqlSessions(ABC):
             forgotten = _more(forgotten, taken)
         while before_ns is not None:
             with self._writing() as (connection, _):
-                taken = self._take_out(connection, said.OUTDATED.rows(connection, before_ns=before_ns, limit=100))
+                taken = self._take_out(connection, said.OUTDATED.rows(connection, before_ns=_number(before_ns), limit=100))
             forgotten = _more(forgotten, taken)
             if not taken:
                 break
@@ -177,7 +187,7 @@ class SqlSessions(ABC):
         return Page(page, SessionCursor(page[-1].updated_ns, page[-1].id) if page and len(found) > limit else None)
 
     def session(self, asked: str) -> SessionListed | Refused[SessionNotFound]:
-        if not asked or kept_text(asked) is not asked or len(asked) > ID_LENGTH_MAX:
+        if not _askable(asked):
             return Refused(NonEmpty(SessionUnknown(asked)))
         with self._reading() as connection:
             found = self._called(connection, [asked]) or self._formerly(connection, asked)
@@ -217,7 +227,7 @@ class SqlSessions(ABC):
     def events(self, session: str, after: EventCursor | None = None, limit: int = 200) -> EventPage:
         start = after or EventCursor(-1, 0, 0)
         with self._reading() as connection:
-            found = self._called(connection, [session]).get(session)
+            found = self._called(connection, [session] if _askable(session) else []).get(session)
             if found is None:
                 return EventPage((), 0, 0, None)
             rows = said.OF_SESSION.rows(connection, session=session, when_ns=start.when_ns, ordinal=start.ordinal, limit=limit + 1)
@@ -232,17 +242,19 @@ class SqlSessions(ABC):
             return Page((), None)
         with self._reading() as connection:
             index = said.INDEX[connection.dialect.name]
-            asked = {"words": index.asked(words), "before": 2**63 - 1 if before is None else before, "limit": limit + 1}
+            asked = {"words": index.asked(words), "before": INT64_MAX if before is None else _number(before), "limit": limit + 1}
             found = [stored_event(row) for row in index.find.rows(connection, **asked)]
         page = tuple(found[:limit])
         return Page(page, page[-1].ordinal if page and len(found) > limit else None)
 
     def tail(self, after: int, limit: int = 200, session: str | None = None) -> tuple[StoredEvent, ...]:
+        if session is not None and not _askable(session):
+            return ()
         with self._reading() as connection:
             if session is None:
-                rows = said.TAIL.rows(connection, after=after, limit=limit)
+                rows = said.TAIL.rows(connection, after=_number(after), limit=limit)
             else:
-                rows = said.TAIL_OF_SESSION.rows(connection, after=after, limit=limit, session=session)
+                rows = said.TAIL_OF_SESSION.rows(connection, after=_number(after), limit=limit, session=session)
         return tuple(map(stored_event, rows))
 
     def latest(self) -> int:
@@ -251,10 +263,14 @@ class SqlSessions(ABC):
         return cast(int, row["ordinal"])
 
     def conflicts(self, session: str) -> tuple[Conflict, ...]:
+        if not _askable(session):
+            return ()
         with self._reading() as connection:
             return tuple(map(conflict, said.CONFLICTS.rows(connection, session=session)))
 
     def edited(self, checkpoint: str) -> tuple[CheckpointOfSession, ...]:
+        if not _askable(checkpoint):
+            return ()
         with self._reading() as connection:
             rows = said.EDITED.rows(connection, digest=checkpoint)
         return tuple([CheckpointOfSession(cast(str, row["session_id"]), row["side"] == "after") for row in rows])
