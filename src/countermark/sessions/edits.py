@@ -131,7 +131,7 @@ class WeightEdit:
         found: dict[str, Json] = {"kind": KIND}
         for key, keyword in _KEYWORDS:
             if (value := getattr(self, keyword)) is not None:
-                found[key] = list(value) if isinstance(value, tuple) else value
+                found[key] = list(cast("tuple[Json, ...]", value)) if isinstance(value, tuple) else value
         return found
 
 

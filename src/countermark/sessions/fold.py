@@ -127,7 +127,7 @@ def folded(session: str, events: Iterable[Event]) -> Session:
 
 def share_of(event: Event) -> Share:
     """What one event adds to its session."""
-    payload = cast(_Table, event.payload.value) if isinstance(event.payload.value, Mapping) else {}
+    payload: _Table = cast(_Table, event.payload.value) if isinstance(event.payload.value, Mapping) else {}
     times = event.times
     last = None if times.when is None else times.when + (times.lasted or 0)
     told = _Told()

@@ -46,6 +46,7 @@ from countermark.values import NonEmpty, Refused, shown
 #: The longest line of a file or body of one event a line, in bytes.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 
+_KINDS: Final[Mapping[str, EventType]] = {kind: kind for kind in EVENT_TYPES}
 _TEXT_KEYS: Final = ("id", "session", "source", "name")
 
 _Table: TypeAlias = Mapping[str, object]
@@ -61,7 +62,7 @@ def batch_of_json(body: bytes, received_ns: int, items_max: int | None = None) -
         document = cast("dict[str, object]", document)["events"]
         if not isinstance(document, list):
             return EventUnreadable("what stands under events is no list")
-    items = cast("list[object]", document) if isinstance(document, list) else [document]
+    items: list[object] = cast("list[object]", document) if isinstance(document, list) else [document]
     return BatchTooLong(items_max) if items_max is not None and len(items) > items_max else _gathered(enumerate(items), received_ns)
 
 
@@ -153,7 +154,7 @@ class _Reader:
         found = self._document.get("type")
         if found is None and "type" not in self._document:
             self.defects.append(EventFieldMissing("type"))
-        elif (known := next((kind for kind in EVENT_TYPES if kind == found), None)) is not None:
+        elif (known := _KINDS.get(found) if isinstance(found, str) else None) is not None:
             return known
         else:
             self._invalid("type", "one of " + ", ".join(EVENT_TYPES))

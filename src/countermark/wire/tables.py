@@ -50,7 +50,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 def cells(stored: StoredEvent) -> tuple[Cell, ...]:
     """An event as the cells of ``COLUMNS``; None where it does not say one."""
     event = stored.event
-    edit = cast("Mapping[str, object]", event.payload.value) if is_edit(event.payload.value) else {}
+    edit: Mapping[str, object] = cast("Mapping[str, object]", event.payload.value) if is_edit(event.payload.value) else {}
     return (
         stored.session,
         event.id,

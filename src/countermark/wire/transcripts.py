@@ -59,7 +59,7 @@ class Transcript:
             return EventRefused(number, "", NonEmpty(document))
         if not isinstance(document, dict):
             return EventRefused(number, "", NonEmpty(EventUnreadable(f"{shown(document)} is no JSON object")))
-        clean = redacted(document, "payload", self._named)
+        clean = redacted(cast(object, document), "payload", self._named)
         record = cast("dict[str, object]", clean.value)
         places = tuple(place + SECRET for place in clean.places)
         kind = record.get("type")
@@ -121,7 +121,7 @@ def _parts(record: _Table, place: str) -> Iterator[_Part]:
     """What a record says, in its order."""
     message = record.get("message")
     if isinstance(message, Mapping):
-        yield from _of_message(_table(message), _text(record.get("uuid")) or place)
+        yield from _of_message(_table(cast(object, message)), _text(record.get("uuid")) or place)
     elif isinstance(kind := record.get("type"), str) and kind in _ROLLOUT and isinstance(record.get("payload"), Mapping):
         yield from _of_rollout(kind, _table(record["payload"]), place)
     elif isinstance(record.get("role"), str) and "content" in record:
