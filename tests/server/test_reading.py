@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,10 +12,11 @@ import pytest
 from countermark.server import asgi
 from countermark.server.routes import Route, read_query
 from countermark.store.failures import NotAStore, StoreError
+from countermark.store.opening import open_sessions
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
-from tests.server.running import JSON, Running, edit, served
-from tests.wire.otlp_requests import TRACE, json_of, request, span
+from tests.server.running import JSON, Running, edit, running, served, settings_of
+from tests.wire.otlp_requests import NOW_NS, TRACE, json_of, request, span
 
 
 def test_sessions_are_listed_by_a_filter_page_by_page(server: Running) -> None:
@@ -137,3 +140,18 @@ def test_a_fault_of_this_program_is_an_answer_that_tells_its_kind_alone(server: 
     answered = server.ingest(edit(1))
     assert (answered.status, answered.codes, answered.document["defects"][0]["what"]) == (500, ["ServerFault"], "ZeroDivisionError")
     assert "nobody may see" not in json.dumps(answered.document)
+
+
+def test_over_postgresql_the_same_is_taken_and_answered(tmp_path: Path, postgres_url: str) -> None:
+    halves = edit(2, session="s-1\x00\ud83e", payload={"kind": "weights.edit", "tensor": "a\ud83e", "changed": 2, "note": "a\x00b"})
+    ways = []
+    for name, url in (("sqlite", f"sqlite:///{tmp_path / 'sqlite'}"), ("postgresql", postgres_url)):
+        settings = replace(settings_of(tmp_path / name), open_store=partial(open_sessions, url, create=True), now_ns=lambda: NOW_NS)
+        with running(settings, tmp_path / name) as server:
+            answers = [server.ingest([edit(1), halves, edit(1)]), server.ingest(edit(1))]
+            asked = ("/v1/sessions", f"/v1/sessions?where={quote('weights.edits > 0')}", "/v1/search?q=layers", "/v1/sessions/s-1/events")
+            odd = ("/v1/sessions/s-1%00%EF%BF%BD", "/v1/sessions/a%00b-of-eight", "/v1/search?q=%00a")
+            answers += [server.get(path) for path in (*asked, *odd)]
+            ways.append([(answered.status, answered.document) for answered in answers])
+    assert ways[0] == ways[1]
+    assert [status for status, _ in ways[0]] == [200, 200, 200, 200, 200, 200, 200, 404, 200]
