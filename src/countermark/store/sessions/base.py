@@ -44,7 +44,7 @@ from countermark.store.sessions import folding
 from countermark.store.sessions import statements as said
 from countermark.store.sessions.ingest import ingest
 from countermark.store.sessions.interface import Forgotten, Ingested
-from countermark.store.sessions.rows import INT64_MAX, conflict, listed_session, stored_event
+from countermark.store.sessions.rows import INT64_MAX, by_name, conflict, listed_session, stored_event
 from countermark.store.sessions.schema import SESSIONS_VERSION
 from countermark.store.sessions.schema import sessions as sessions_table
 from countermark.store.where import condition
@@ -182,7 +182,7 @@ class SqlSessions(ABC):
         with self._reading() as connection:
             if where is not None:
                 query = query.where(condition(where, table, connection.dialect.name, lambda ids: _are_few(connection, ids)))
-            found = [listed_session(row._asdict()) for row in connection.execute(query)]
+            found = list(map(listed_session, by_name(connection.execute(query))))
         page = tuple(found[:limit])
         return Page(page, SessionCursor(page[-1].updated_ns, page[-1].id) if page and len(found) > limit else None)
 

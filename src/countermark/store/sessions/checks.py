@@ -19,6 +19,7 @@ from countermark.sessions.fold import SESSION_FOLD_VERSION
 from countermark.store import checks, postgres_checks
 from countermark.store.interface import Finding
 from countermark.store.sessions import folding
+from countermark.store.sessions.rows import by_name
 from countermark.store.sessions.schema import (
     OF_SESSION,
     events,
@@ -105,7 +106,7 @@ def _fold(connection: Connection, where: str, session: str) -> Iterator[Finding]
         )
     wanted["session_keys"].update(_spelled(row) for row in counting.key_rows())
     found = {
-        table.name: {_spelled(row._asdict()) for row in connection.execute(select(table).where(table.c.session_id == session))}
+        table.name: {_spelled(row) for row in by_name(connection.execute(select(table).where(table.c.session_id == session)))}
         for table in (sessions, session_keys, session_tags, session_checkpoints)
     }
     rows = [cast("dict[str, object]", json.loads(each)) for each in found["sessions"]]

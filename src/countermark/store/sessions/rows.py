@@ -1,10 +1,12 @@
 """Events and sessions ↔ rows. What a row says of a session's sums is read back as the heart has them, to the last digit."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, cast, final
+
+from sqlalchemy import CursorResult
 
 from countermark.sessions.canonical import Spelling
 from countermark.sessions.edits import is_edit
@@ -18,6 +20,12 @@ INT64_MAX: Final = 2**63 - 1
 _PADDED: Final = 40
 NO_SUMS: Final = Sums()
 _SIDES: Final = (("checkpointBefore", "before"), ("checkpointAfter", "after"))
+
+
+def by_name(result: CursorResult[Any]) -> Iterator[Row]:
+    """The rows of a result, by column name."""
+    names = tuple(result.keys())
+    return (dict(zip(names, row, strict=True)) for row in result)
 
 
 def event_row(ordinal: int, session: str, event: Event) -> dict[str, object]:
