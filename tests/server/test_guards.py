@@ -8,7 +8,7 @@ from countermark.app.errors import EnvironmentFailed
 from countermark.lines.serving import AddressUnguarded
 from countermark.server import asgi, guards, serving
 from countermark.server.serving import listening, serve
-from countermark.server.tokens import SCOPES, add_token, revoke_token
+from countermark.server.tokens import SCOPES, Keyring, add_token, revoke_token
 from countermark.values import NonEmpty, Refused
 from tests.faults import planted, proven_by
 from tests.server.running import JSON, Running, edit, served, settings_of
@@ -128,6 +128,7 @@ def test_each_route_asks_for_its_scope(tmp_path: Path) -> None:
             assert server.get(path).status == 200
 
 
+@proven_by(planted(Keyring, "wanted", lambda self: bool(self.tokens())))
 def test_a_token_that_is_made_or_revoked_counts_from_the_next_request_on(server: Running) -> None:
     assert server.get("/v1/sessions").status == 200
     text = token(server.folder, "one", "read")
@@ -135,6 +136,11 @@ def test_a_token_that_is_made_or_revoked_counts_from_the_next_request_on(server:
     assert [server.get("/v1/sessions").status, server.get("/v1/sessions", authorization=f"Bearer {text}").status] == [401, 200]
     revoke_token(server.folder / "tokens.json", "one")
     assert server.get("/v1/sessions", authorization=f"Bearer {text}").codes == ["TokenUnknown"]
+    revoke_token(server.folder / "tokens.json", "other")
+    # The last was revoked: that shuts the door, and does not open it to everybody on this host.
+    assert server.get("/v1/sessions").codes == ["TokenWanted"]
+    (server.folder / "tokens.json").unlink()
+    assert server.get("/v1/sessions").status == 200
 
 
 def test_a_file_of_tokens_that_cannot_be_read_lets_nobody_in(server: Running) -> None:

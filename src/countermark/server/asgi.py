@@ -88,7 +88,7 @@ def _brought(request: Request) -> str:
 
 
 def _turned_away(service: Service, route: Route, brought: str) -> TokenWanted | TokenUnknown | TokenScopeMissing | None:
-    if route.scope is None or (is_loopback(service.settings.host) and not service.keyring.tokens()):
+    if route.scope is None or (is_loopback(service.settings.host) and not service.keyring.wanted()):
         return None
     if not brought:
         return TokenWanted()

@@ -6,7 +6,8 @@ Rules kept here:
    its SHA-256: a guess at 256 bits does not need to be slowed down.
 2. A token is compared in constant time, with every one that there is.
 3. The file is replaced whole, by one writer at a time, and read again when it changed: what was revoked is turned away by the next request.
-4. A file that cannot be read lets nobody in.
+4. A file that cannot be read lets nobody in, and neither does one whose last token was revoked: only where none was ever made may a host
+   ask its own server without one.
 """
 
 import fcntl
@@ -153,6 +154,11 @@ class Keyring:
             self._tokens = read_tokens(self._path)
             self._stamp = stamp
         return self._tokens
+
+    def wanted(self) -> bool:
+        """Whether a token was ever made here, so that one is wanted of everybody. Raises ``EnvironmentFailed``."""
+        self.tokens()
+        return self._stamp is not None
 
     def of(self, text: str) -> Token | None:
         """The token of this text; None where it is none of them."""
