@@ -168,6 +168,8 @@ def test_what_belongs_to_no_form_is_a_mistake_and_left_open_by_nobody() -> None:
     names = "constant, linear, cosine, cosine_with_restarts, cosine_with_min_lr, polynomial, inverse_sqrt, warmup_stable_decay"
     assert read_kind({"schedule": "linear", "x": 1}, schedules) == (stray,)
     assert read_kind({"schedule": "greedy", "x": 1}, schedules) == (Problem("", f"it must be one of {names}", open=False), elsewhere)
+    assert read_kind("linear(x=1=1)", schedules) == (stray,)
+    assert read_kind(7, schedules) == (Problem("", f"it must be one of {names}", open=False),)
     assert read_kind("x" * 4096, schedules) == (Problem("", f"it must be one of {names}", open=False),)
     assert read_kind("x" * 4097, schedules) == (Problem("", "it has over 4096 characters", open=False),)
     assert read_kind("linear(x)", schedules) == (Problem("", "inside the parentheses each leaf stands once, as leaf=value", open=False),)
