@@ -183,6 +183,21 @@ class StoreUnplaced:
 
 @final
 @dataclass(frozen=True, slots=True)
+class SqliteWithoutSearch:
+    """The SQLite that this Python was built with lacks the extension by which sessions are searched."""
+
+    where: str
+    version: str
+
+    def what(self) -> str:
+        return f"this Python's SQLite ({self.version}) was built without FTS5, by which sessions are searched"
+
+    def remedy(self) -> str:
+        return "use a Python whose SQLite has FTS5, as those of python.org, Debian and conda have; nothing was written"
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class StoreDamaged:
     """The database says of itself that it is damaged, or was moved or replaced while it was open."""
 
@@ -363,6 +378,7 @@ StoreFailure = (
     | StoreForbidden
     | StoreOnNetwork
     | StoreUnplaced
+    | SqliteWithoutSearch
     | StoreDamaged
     | StoreBroken
     | StoreAddressUnknown

@@ -18,8 +18,9 @@ import pytest
 from sqlalchemy import text
 
 from countermark.store import StoreError
-from countermark.store.failures import StoreOnNetwork
+from countermark.store.failures import SqliteWithoutSearch, StoreOnNetwork
 from countermark.store.opening import open_sessions
+from countermark.store.sessions import sqlite
 from countermark.store.sessions.base import SqlSessions
 from countermark.store.sessions.interface import SessionStore
 from countermark.store.sessions.sqlite import SESSIONS_FILE, SqliteSessions
@@ -177,6 +178,13 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(StoreError) as refused:
         open_sessions(f"sqlite:///{tmp_path}", create=True)
     assert refused.value.failure == StoreOnNetwork(str(tmp_path), "nfs4")
+
+
+def test_an_sqlite_that_cannot_search_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_SEARCHES", "fts6")
+    with pytest.raises(StoreError) as refused:
+        open_sessions(f"sqlite:///{tmp_path}", create=True)
+    assert refused.value.failure == SqliteWithoutSearch(str(tmp_path / SESSIONS_FILE), sqlite3.sqlite_version)
 
 
 @proven_by(planted(SqliteFile, "still_there", lambda self: None))

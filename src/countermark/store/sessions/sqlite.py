@@ -9,6 +9,7 @@ Rules kept here:
 """
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,7 +20,7 @@ from sqlalchemy import Connection
 
 from countermark.files import durable
 from countermark.store import creation
-from countermark.store.failures import StoreError, StoreIncomplete, StoreMissing, StoreOfAnotherVersion
+from countermark.store.failures import SqliteWithoutSearch, StoreError, StoreIncomplete, StoreMissing, StoreOfAnotherVersion
 from countermark.store.interface import Finding
 from countermark.store.sessions import checks
 from countermark.store.sessions.base import SqlSessions
@@ -32,6 +33,8 @@ from countermark.store.transaction import itself
 
 SESSIONS_FILE: Final = "sessions.sqlite"
 SESSIONS_TICKET: Final = "sessions.lock"
+#: The extension of SQLite by which is searched.
+_SEARCHES: Final = "fts5"
 #: The log grows to 16 MiB before it is taken into the file; pages that were read are kept, 16 MiB of them for each connection.
 _SETTINGS: Final = ("wal_autocheckpoint=4000", "cache_size=-16384", "temp_store=MEMORY")
 
@@ -73,6 +76,8 @@ class SqliteSessions(SqlSessions):
         """How many steps were taken now; refused where the tables are of another version and may not be brought to this one."""
         where = str(self._file.path)
         with self._reading() as connection:
+            if connection.exec_driver_sql(f"SELECT 1 FROM pragma_module_list WHERE name = '{_SEARCHES}'").first() is None:
+                raise StoreError(SqliteWithoutSearch(where, sqlite3.sqlite_version))
             version = version_of(taken_in(connection), where)
         if version == SESSIONS_VERSION:
             return 0
