@@ -47,6 +47,7 @@ from countermark.store.sessions.interface import Forgotten, Ingested
 from countermark.store.sessions.rows import INT64_MAX, by_name, conflict, listed_session, stored_event
 from countermark.store.sessions.schema import SESSIONS_VERSION
 from countermark.store.sessions.schema import sessions as sessions_table
+from countermark.store.sessions.sinks import SqlSinks
 from countermark.store.where import condition
 from countermark.values import NonEmpty, Refused
 
@@ -82,7 +83,7 @@ def beyond(prefix: str) -> str:
     return kept[:-1] + chr(0xE000 if after == 0xD800 else after)
 
 
-class SqlSessions(ABC):
+class SqlSessions(SqlSinks, ABC):
     """What is common to every SQL database; a subclass opens connections and runs transactions."""
 
     @property

@@ -13,7 +13,7 @@ Rules kept here:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, final
+from typing import Final, Protocol, Self, final
 
 from countermark.sessions.events import Event
 from countermark.sessions.filters.condition import Where
@@ -52,7 +52,82 @@ class Forgotten:
     events: int
 
 
-class SessionStore(Protocol):
+@final
+@dataclass(frozen=True, slots=True)
+class ToTell:
+    """A session that ended or fell silent, some of whose edits were sent as those of session ``sent_as``."""
+
+    sent_as: str
+    listed: SessionListed
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What a sink never takes (the id of an event, or of a session behind ``session:``), the session that it belongs to, and why."""
+
+    item: str
+    session: str
+    why: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """How far a sink is: events that wait to be sent (counted up to ``WAITING_COUNTED_MAX``), sessions that are not told of yet, what was
+    set aside, and the last failure (ns UTC, 0 where none is left, and a clause)."""
+
+    waiting: int
+    sessions: int
+    aside: int
+    failed_ns: int
+    why: str
+
+
+#: So many events that wait are counted; of more it is said that there are more.
+WAITING_COUNTED_MAX: Final = 1_000_000
+
+
+class SinkStore(Protocol):
+    """The queue of what is sent on to other places. It is the events themselves, in the order of their receipt, and each sink has its place
+    among them: what is stored is queued by the same commit, nothing is copied, and a sink that is away costs nobody anything.
+
+    One sender at a time holds a sink, for a time; who does not hold it any more changes nothing (False)."""
+
+    def hold_sink(self, sink: str, holder: str, now_ns: int, until_ns: int) -> bool:
+        """Have a sink until a time, unless somebody else has it now. One that is new begins with what is stored from now on."""
+        ...
+
+    def release_sink(self, sink: str, holder: str) -> None:
+        """Let others have it at once."""
+        ...
+
+    def waiting(self, sink: str, limit: int = 200) -> tuple[StoredEvent, ...]:
+        """The next events that are to be sent: weight edits that no other store sent on, and maybe others whose payloads hold one."""
+        ...
+
+    def sent(self, sink: str, holder: str, ordinal: int, sessions: Sequence[str], aside: Sequence[Aside], now_ns: int) -> bool:
+        """Everything up to an event was sent, as of these sessions, or is set aside."""
+        ...
+
+    def to_tell(self, sink: str, silent_since_ns: int, limit: int = 100) -> tuple[ToTell, ...]:
+        """Sessions of edits that were sent, which are closed or to which nothing came since a time (ns UTC), and that are not told of."""
+        ...
+
+    def told(self, sink: str, holder: str, sent_as: Sequence[str], aside: Sequence[Aside], now_ns: int) -> bool:
+        """These sessions were told of, or are set aside; never again."""
+        ...
+
+    def failed(self, sink: str, holder: str, now_ns: int, why: str) -> bool:
+        """Sending failed; what is sent afterwards takes that back."""
+        ...
+
+    def sink_state(self, sink: str) -> SinkState | None:
+        """How far a sink is; None for one that nobody held yet."""
+        ...
+
+
+class SessionStore(SinkStore, Protocol):
     """A store of sessions. Safe to use from several threads; a forked child opens its own."""
 
     @property

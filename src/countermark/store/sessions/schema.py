@@ -7,7 +7,8 @@ Rules kept here:
 2. Everything else is derived from these: a session's fold, what counts in it once, its tags and checkpoints, and the index for searching.
 3. A number that is unknown is 0, and a text that is unknown is ''. A sum that may pass 64 bits is kept exactly in a text; its column of
    numbers, which filters ask, then stands at the largest of 64 bits.
-4. What is indexed is bounded: PostgreSQL's index holds 2,700 bytes, so what counts once is kept under a digest of its name.
+4. What is sent on to other places is no copy of an event: a sink has its place among them, so that the commit that stores one queues it.
+5. What is indexed is bounded: PostgreSQL's index holds 2,700 bytes, so what counts once is kept under a digest of its name.
 """
 
 from typing import Final
@@ -111,6 +112,39 @@ session_checkpoints: Final = Table(
     Column("session_id", Text, primary_key=True),
     Column("side", Text, primary_key=True),
     Column("digest", Text, primary_key=True),
+)
+
+#: Places to which edits are sent on: up to which event all of them were, who sends now and until when, and the last failure.
+sinks: Final = Table(
+    "sinks",
+    SESSIONS,
+    Column("sink", Text, primary_key=True),
+    Column("ordinal", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("until_ns", BigInteger, nullable=False),
+    Column("failed_ns", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
+)
+
+#: The sessions of edits that were sent: the id under which they were, the session that it is now, and whether its own span was sent.
+sink_sessions: Final = Table(
+    "sink_sessions",
+    SESSIONS,
+    Column("sink", Text, primary_key=True),
+    Column("sent_as", Text, primary_key=True),
+    Column("session_id", Text, nullable=False),
+    Column("told", Integer, nullable=False),
+)
+
+#: What a sink never takes, and why: it is not sent again.
+sink_aside: Final = Table(
+    "sink_aside",
+    SESSIONS,
+    Column("sink", Text, primary_key=True),
+    Column("item", Text, primary_key=True),
+    Column("session_id", Text, nullable=False),
+    Column("aside_ns", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
 )
 
 #: The tables of what a session derives from its events, by its id.

@@ -25,6 +25,8 @@ from countermark.store.sessions.schema import (
     session_keys,
     session_tags,
     sessions,
+    sink_aside,
+    sink_sessions,
     steps_taken,
     trace_names,
 )
@@ -191,6 +193,7 @@ FORGET: Final = (
     Statement(delete(event_conflicts).where(event_conflicts.c.event_id.in_(select(events.c.event_id).where(_IN_SESSION)))),
     Statement(delete(events).where(_IN_SESSION)),
     Statement(delete(trace_names).where(trace_names.c.session_id == _bind("session"))),
+    *(Statement(delete(table).where(table.c.session_id == _bind("session"))) for table in (sink_sessions, sink_aside)),
     *UNFOLD,
 )
 

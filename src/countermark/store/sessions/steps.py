@@ -72,6 +72,12 @@ _EVENT_COLUMNS: Final = (
     "sanitized"
 )
 
+#: Which events are sent on. Beside weight edits that is what holds one: a payload has one spelling, so that a text tells them apart.
+TO_SEND: Final[Mapping[str, str]] = {
+    dialect: f"type = 'notification' AND forwarded = 0 AND {position}(payload, '\"kind\":\"weights.edit\"') > 0"
+    for dialect, position in (("sqlite", "instr"), ("postgresql", "strpos"))
+}
+
 STEPS: Final = (
     Step(
         1,
@@ -178,6 +184,35 @@ STEPS: Final = (
                 'CREATE TABLE IF NOT EXISTS search (ordinal BIGINT NOT NULL PRIMARY KEY, words TEXT[] COLLATE "C" NOT NULL)',
                 "CREATE INDEX IF NOT EXISTS search_by_word ON search USING gin (words)",
             ),
+        },
+    ),
+    Step(
+        1,
+        8,
+        "what is sent on to other places",
+        (
+            """
+            CREATE TABLE IF NOT EXISTS sinks (
+                sink {text} NOT NULL PRIMARY KEY, ordinal {count} NOT NULL, holder {text} NOT NULL, until_ns {count} NOT NULL,
+                failed_ns {count} NOT NULL, why {text} NOT NULL){kept}
+            """,
+            """
+            CREATE TABLE IF NOT EXISTS sink_sessions (
+                sink {text} NOT NULL, sent_as {text} NOT NULL, session_id {text} NOT NULL, told INTEGER NOT NULL,
+                PRIMARY KEY (sink, sent_as)){clustered}
+            """,
+            "CREATE INDEX IF NOT EXISTS sink_sessions_untold ON sink_sessions (sink, sent_as) WHERE told = 0",
+            "CREATE INDEX IF NOT EXISTS sink_sessions_of_session ON sink_sessions (session_id)",
+            """
+            CREATE TABLE IF NOT EXISTS sink_aside (
+                sink {text} NOT NULL, item {text} NOT NULL, session_id {text} NOT NULL, aside_ns {count} NOT NULL, why {text} NOT NULL,
+                PRIMARY KEY (sink, item)){clustered}
+            """,
+            "CREATE INDEX IF NOT EXISTS sink_aside_of_session ON sink_aside (session_id)",
+        ),
+        {
+            "sqlite": (f"CREATE INDEX IF NOT EXISTS events_to_send ON events (ordinal) WHERE {TO_SEND['sqlite']}",),
+            "postgresql": (f"CREATE INDEX IF NOT EXISTS events_to_send ON events (ordinal) WHERE {TO_SEND['postgresql']}",),
         },
     ),
 )
