@@ -16,7 +16,7 @@ ARGS ?=
 POSTGRES := /usr/lib/postgresql
 CREATECLUSTER := /etc/postgresql-common/createcluster.conf
 
-.PHONY: help test check lint types imports unit slow demo setup postgres docs models checker simulate torture mutation fuzz clean
+.PHONY: help test check lint types imports unit slow demo setup postgres node docs models checker simulate torture mutation fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ check: lint types imports ## The gate without the suite
 demo: $(VENV)/demo.stamp ## The story on a real fine-tune: claimed, killed, resumed, compared
 	$(BIN)/countermark demo
 
-setup: postgres $(VENV)/test.stamp ## Create .venv with everything that the gate needs
+setup: postgres node $(VENV)/test.stamp ## Create .venv with everything that the gate needs
 
 lint: $(VENV)/test.stamp ## Style: ruff's rules and its format
 	@echo "countermark: style"
@@ -43,7 +43,7 @@ imports: $(VENV)/test.stamp ## The order of the rooms
 	@echo "countermark: the order of the rooms"
 	$(BIN)/lint-imports --no-logo
 
-unit: postgres $(VENV)/test.stamp ## The suite alone, without what is slow
+unit: postgres node $(VENV)/test.stamp ## The suite alone, without what is slow
 	@echo "countermark: the suite"
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
 
@@ -81,6 +81,12 @@ postgres: ## Install PostgreSQL, whose programs the tests start servers of their
 	fi; \
 	here || echo "countermark: WITHOUT IT THE SHARED LEDGER IS NOT TESTED (and CI fails); as root: apt-get install postgresql" >&2
 
+node: ## Install OpenTelemetry's exporters of Node, which one test sends with, where there is a Node; say so where there is none
+	@cd tests/server/node; [ node_modules/.package-lock.json -nt package-lock.json ] && exit 0; \
+	command -v npm >/dev/null && echo "countermark: OpenTelemetry's exporters of Node" \
+		&& timeout 300 npm ci --no-audit --no-fund --silent && touch node_modules/.package-lock.json \
+		|| echo "countermark: WITHOUT NODE AND ITS PACKAGES ITS EXPORTERS ARE NOT TESTED; install Node 20 or newer with npm" >&2
+
 simulate: $(VENV)/test.stamp ## Simulated histories with crashes at every step: a million, goes on where it was (ARGS="--histories N --seed N")
 	@nice -n 10 $(BIN)/python -m tests.simulation.campaign $(ARGS)
 
@@ -94,7 +100,7 @@ fuzz: $(VENV)/fuzz.stamp ## Every reader of hostile files under a fuzzer: ten mi
 	@nice -n 15 $(BIN)/python -m tests.fuzz $(ARGS)
 
 bench: $(VENV)/test.stamp ## Speed against bare statements, a peer and sizes: half an hour, best on a quiet machine (ARGS="--quick" or "--keep")
-	@for script in reconcile rounds listing claims weights_diff weights_root checkpoint_inspect; do $(BIN)/python bench/$$script.py $(ARGS) || exit 1; done
+	@for script in reconcile rounds listing claims weights_diff weights_root checkpoint_inspect sessions_ingest otlp_ingest; do $(BIN)/python bench/$$script.py $(ARGS) || exit 1; done
 	@for script in rounds listing; do $(BIN)/python bench/$$script.py --ledger PostgreSQL $(ARGS) || exit 1; done
 
 docs: $(VENV)/test.stamp ## Write the reference pages and the schema again from the program's own rosters
