@@ -12,7 +12,8 @@ from countermark.sessions.events import Batch, Event
 from countermark.sessions.fold import folded
 from countermark.sessions.records import SessionListed, StoredEvent
 from countermark.wire import otlp, otlp_out
-from countermark.wire.otlp_out import METADATA, Mode, agent_span, edit_span, event_out, request_of
+from countermark.wire.otlp_out import METADATA, agent_span, edit_span, event_out, request_of
+from countermark.wire.otlp_records import MODES, Mode
 from tests.faults import planted, proven_by
 
 NOW: Final = 1_796_000_000 * 10**9
@@ -88,7 +89,7 @@ def test_a_store_that_receives_a_full_edit_has_the_same_event_and_does_not_send_
     assert (event.id, event.payload, event.session, event.forwarded) == (sent.id, sent.payload, sent.session, True)
 
 
-@pytest.mark.parametrize("mode", otlp_out.MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_no_attribute_names_a_model(mode: Mode) -> None:
     spans = decoded(edit_span(stored(), "my-session", mode), agent_span(listed(stored().event), "my-session", mode))
     assert [pair.key for span in spans for pair in span.attributes if "model" in pair.key] == []
@@ -101,7 +102,7 @@ def test_an_edit_is_the_same_span_whenever_it_is_sent() -> None:
     assert (other.span_id == first[0].span_id, other.trace_id == first[0].trace_id) == (True, False)
 
 
-@pytest.mark.parametrize("mode", otlp_out.MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_what_no_edit_can_say_does_not_leave(mode: Mode) -> None:
     odd = {"kind": "weights.edit", "changed": "many", "l2": -1, "shape": ["x"], "maxAbs": 2, "more": "secret"}
     (span,) = decoded(edit_span(stored(odd), "my-session", mode))

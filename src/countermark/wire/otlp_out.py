@@ -13,7 +13,7 @@ Rules kept here:
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
@@ -24,10 +24,7 @@ from countermark.recipe.canonical import length_prefixed
 from countermark.sessions.edits import EDIT_PREFIX, FIELDS, EditField, read_field
 from countermark.sessions.events import Event
 from countermark.sessions.records import SessionListed, StoredEvent
-from countermark.wire.otlp_records import EVENT_ID, FORWARDED
-
-Mode: TypeAlias = Literal["metadata", "full"]
-MODES: Final[tuple[Mode, ...]] = ("metadata", "full")
+from countermark.wire.otlp_records import EVENT_ID, FORWARDED, Mode
 
 #: The fields of an edit that leave in ``metadata`` mode.
 METADATA: Final = frozenset({"changed", "valueChanged", "l2", "maxAbs"})

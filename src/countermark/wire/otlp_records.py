@@ -13,7 +13,7 @@ Rules kept here:
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, cast, final
+from typing import Final, Literal, TypeAlias, cast, final
 
 from countermark.sessions.canonical import Spelling, ValueUnspellable, kept_text, spelled_json
 from countermark.sessions.edits import FIELDS, KIND, EventFieldDefect, EventFieldInvalid, EventFieldMissing
@@ -39,6 +39,9 @@ EDIT_PREFIXES: Final = ("countermark.weights.", "coding_sh.weights.")
 #: The attribute that is an event's id, and the one that says that a store of ours sent it on.
 EVENT_ID: Final = "countermark.event.id"
 FORWARDED: Final = "countermark.forwarded"
+#: How much of an edit is sent on: what counts and measures it alone, or all that it says.
+Mode: TypeAlias = Literal["metadata", "full"]
+MODES: Final[tuple[Mode, ...]] = ("metadata", "full")
 #: Resource attributes that name an emitter, the first that is there.
 SOURCES: Final = ("service.instance.id", "service.name")
 
