@@ -7,11 +7,12 @@ Rules kept here:
 3. A file is written under a name of its own and gets its name when it is whole: an export that is broken off leaves nothing.
 """
 
-import importlib.util
 import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, TypeAlias, get_args
 
@@ -80,10 +81,9 @@ def export(events: Iterable[StoredEvent], form: Format, into: BinaryIO, progress
 
 
 def _parquet(events: Iterator[StoredEvent], into: BinaryIO) -> None:
-    if importlib.util.find_spec("pyarrow") is None:
+    if find_spec("pyarrow") is None:
         raise EnvironmentFailed("Parquet needs pyarrow, which is not installed", sys.executable, "pip install 'countermark[parquet]'")
-    import pyarrow  # type: ignore[import-untyped]
-    from pyarrow import parquet
+    pyarrow, parquet = _pyarrow(), import_module("pyarrow.parquet")
 
     types: dict[ColumnType, Any] = {"text": pyarrow.string(), "whole": pyarrow.int64(), "double": pyarrow.float64()}
     schema = pyarrow.schema([(column.name, types[column.type]) for column in COLUMNS])
@@ -98,9 +98,13 @@ def _parquet(events: Iterator[StoredEvent], into: BinaryIO) -> None:
             writer.write_table(_table(rows, schema))
 
 
-def _table(rows: list[tuple[object, ...]], schema: Any) -> Any:
-    import pyarrow
+def _pyarrow() -> Any:
+    # Its own types are incomplete; what it makes of our columns, a test reads back.
+    return import_module("pyarrow")
 
+
+def _table(rows: list[tuple[object, ...]], schema: Any) -> Any:
+    pyarrow = _pyarrow()
     columns = zip(*rows, strict=True)
     return pyarrow.table([pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
 

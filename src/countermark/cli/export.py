@@ -14,7 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
+    from countermark.app.exporting import Format
     from countermark.sessions.records import StoredEvent
+
+
+def _form(form: str | None, to: str | None) -> "Format":
+    """The format that is asked for, or that the name of the file says."""
+    from countermark.app.exporting import FORMATS
+    from countermark.values import shown
+
+    ending = "" if to is None else Path(to).suffix.removeprefix(".")
+    asked = form if form is not None else ending if ending in FORMATS else "jsonl"
+    for each in FORMATS:
+        if each == asked:
+            return each
+    raise WrongCall(f"--format {shown(asked)} is none", f"write one of {', '.join(FORMATS)}")
 
 
 def export(
@@ -31,19 +45,14 @@ def export(
     as_json: JsonOption = False,
 ) -> Answer:
     """Write the events of sessions as JSON lines, CSV or Parquet."""
-    from countermark.app.exporting import FORMATS, events_of_sessions, export_to, sessions_for
+    from countermark.app.exporting import events_of_sessions, export_to, sessions_for
     from countermark.app.exporting import export as written
     from countermark.cli.context import name_to_be, settings
     from countermark.cli.progress import exporting
     from countermark.cli.session_reading import of, opened
     from countermark.lines.texts import counted, number, plain
-    from countermark.values import shown
 
-    ending = "" if to is None else Path(to).suffix.removeprefix(".")
-    asked = form if form is not None else ending if ending in FORMATS else "jsonl"
-    chosen_form = next((each for each in FORMATS if each == asked), None)
-    if chosen_form is None:
-        raise WrongCall(f"--format {shown(asked)} is none", f"write one of {', '.join(FORMATS)}")
+    chosen_form = _form(form, to)
     if sessions and where is not None:
         raise WrongCall("SESSION and --where both say which sessions", "leave out one of the two")
     if to is None and (as_json or chosen_form == "parquet"):

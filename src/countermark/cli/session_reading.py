@@ -2,7 +2,7 @@
 
 import sys
 from time import sleep
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TypeAlias, TypeVar, cast
 
 import typer
 
@@ -39,7 +39,7 @@ def opened(chosen: "Settings", create: bool = False) -> "SessionStore":
 def of(read: "T | Refused[object]") -> T:
     """What was asked for; a refusal ends the call with all of its defects."""
     if isinstance(read, Refused):
-        raise CallRefused(known(read.defects))
+        raise CallRefused(known(cast("Refused[object]", read).defects))
     return read
 
 

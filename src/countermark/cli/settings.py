@@ -6,7 +6,8 @@ Rules kept here:
 2. Every wrong setting of every source is named at once, with what stood there; none is skipped.
 3. A key of a file that is no setting is refused with the settings that are spelled like it, because nobody would obey it. A variable
    that is none is only warned of: it may be meant for another program of ours.
-4. A database's address is kept as it was given, to connect by; whatever shows it shows no password.
+4. A database's address is kept as it was given, to connect by; whatever shows it shows no password. Nor are values of headers shown, and
+   an address to send to has no place for a secret.
 """
 
 import difflib
@@ -14,21 +15,27 @@ import getpass
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast, final
+from urllib.parse import unquote
 
 from countermark.files.user_folders import of_user
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
 from countermark.values import NonEmpty, Principal, Refused, Unreadable
 
 SettingDefect = SettingUnknown | SettingUnreadable
-SettingKind = Literal["store", "name", "launcher", "seconds"]
+SettingKind = Literal["store", "name", "launcher", "seconds", "endpoint", "mode", "headers"]
 
 PROJECT_FILE: Final = "countermark.toml"
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _STORE_FOLDER: Final = ".countermark"
+_MODES: Final = ("metadata", "full")
+_ENDPOINT: Final = re.compile(
+    r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::(?!0*$)\d{1,5})?(?:/[!$&-;=@-Z_a-z~%]*)?", re.ASCII
+)
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
 
 
 @final
@@ -62,6 +69,24 @@ ROSTER: Final = (
     Setting("stop_grace_s", "seconds", "10", "Seconds between asking an attempt to stop and killing it."),
     Setting("watch_interval_s", "seconds", "0.5", "Seconds between two cheap looks of a command that waits."),
     Setting("session.idle_s", "seconds", "300", "Seconds for which a session without an end is open after something of it came in."),
+    Setting(
+        "serve.forward.endpoint",
+        "endpoint",
+        "none: nothing is sent on",
+        "Where the server sends weight edits on to: the address of a receiver of OTLP over HTTP, as https://HOST:4318.",
+    ),
+    Setting(
+        "serve.forward.mode",
+        "mode",
+        "metadata",
+        "How much of an edit is sent on: metadata (counts, norms, times and derived ids alone), or full (all that it says).",
+    ),
+    Setting(
+        "serve.forward.headers",
+        "headers",
+        "none",
+        "What is sent with every request, as NAME=VALUE,NAME=VALUE with percent signs for what is no letter; values are never shown.",
+    ),
 )
 BY_NAME: Final = {setting.name: setting for setting in ROSTER}
 
@@ -97,6 +122,9 @@ class Settings:
     stop_grace_s: float
     watch_interval_s: float
     session_idle_s: float
+    forward_endpoint: str
+    forward_mode: str
+    forward_headers: tuple[tuple[str, str], ...]
     resolved: tuple[Resolved, ...]
     warnings: tuple[SettingUnknown, ...]
 
@@ -116,7 +144,7 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
         raw, source = found.get(setting.name, (_default(setting, here), "default"))
         value = _checked(setting, raw)
         if isinstance(value, Unreadable):
-            told = without_password(str(raw)) if setting.kind == "store" else str(raw)
+            told = _shown(setting, str(raw))
             defects.append(SettingUnreadable(setting.name, source, told, value.why))
         else:
             resolved[setting.name] = Resolved(setting, value, source)
@@ -129,6 +157,8 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
     shown = without_password(url)
     resolved["store.url"] = replace(resolved["store.url"], value=shown)
     folder = folder_of(url) or _default_store(here)
+    headers = headers_of(resolved["serve.forward.headers"].value)
+    resolved["serve.forward.headers"] = replace(resolved["serve.forward.headers"], value=_without_values(headers))
     return Settings(
         folder,
         url if is_postgresql(url) else None,
@@ -140,6 +170,9 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
         float(resolved["stop_grace_s"].value),
         float(resolved["watch_interval_s"].value),
         float(resolved["session.idle_s"].value),
+        resolved["serve.forward.endpoint"].value,
+        resolved["serve.forward.mode"].value,
+        headers,
         tuple(resolved.values()),
         warnings,
     )
@@ -164,6 +197,8 @@ def _upwards(here: Path, name: str, wanted: Callable[[Path], bool]) -> Path | No
 def _default(setting: Setting, here: Path) -> str:
     if setting.name == "store.url":
         return f"sqlite:///{_default_store(here)}"
+    if setting.kind in ("endpoint", "headers"):
+        return ""
     return _user() if setting.name == "requester" else setting.default_text
 
 
@@ -206,6 +241,12 @@ def _checked(setting: Setting, raw: object) -> str | Unreadable:
             return raw if raw == "local" else Unreadable("this version starts local processes only; write local")
         case "store":
             return _store_url(raw)
+        case "endpoint":
+            return _endpoint(raw)
+        case "mode":
+            return raw if raw in _MODES else Unreadable(f"write {' or '.join(_MODES)}")
+        case "headers":
+            return raw if headers_of(raw) or not raw else Unreadable("headers are NAME=VALUE,NAME=VALUE, in printable letters of ASCII")
 
 
 def _seconds(raw: object) -> str | Unreadable:
@@ -236,6 +277,31 @@ def _database_url(raw: str) -> str | Unreadable:
     return raw
 
 
+def _endpoint(raw: str) -> str | Unreadable:
+    """An address to send to: without a name and a password, which requests bring in headers, and without a query."""
+    if not raw or _ENDPOINT.fullmatch(raw):
+        return raw
+    return Unreadable("a receiver is named http://HOST:PORT or https://HOST:PORT, maybe with a path; what it asks for goes into headers")
+
+
+def headers_of(raw: str) -> tuple[tuple[str, str], ...]:
+    """Headers as they are written in OpenTelemetry's own variable; none where one of them cannot be sent."""
+    pairs = [each.partition("=") for each in raw.split(",")]
+    found = [(name.strip(), unquote(value.strip())) for name, _, value in pairs]
+    return tuple(found) if all(_HEADER.fullmatch(name) and value.isascii() and value.isprintable() for name, value in found) else ()
+
+
+def _without_values(headers: Iterable[tuple[str, str]]) -> str:
+    return ",".join(f"{name}=…" for name, _ in headers)
+
+
+def _shown(setting: Setting, raw: str) -> str:
+    """What is said of a value that cannot be: nothing in which a secret could stand."""
+    if setting.kind == "headers":
+        return "…"
+    return without_password(raw) if setting.kind in ("store", "endpoint") else raw
+
+
 def _from_file(path: Path, defects: list[SettingDefect]) -> Found:
     source = str(path)
     try:
@@ -259,8 +325,9 @@ def _from_file(path: Path, defects: list[SettingDefect]) -> Found:
 
 def _leaves(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
     for key, value in table.items():
-        if isinstance(value, dict) and not prefix:
-            yield from _leaves(cast("dict[str, object]", value), f"{key}.")
+        within = f"{prefix}{key}."
+        if isinstance(value, dict) and (not prefix or any(name.startswith(within) for name in BY_NAME)):
+            yield from _leaves(cast("dict[str, object]", value), within)
         else:
             yield prefix + key, value
 

@@ -106,7 +106,7 @@ def event_row(stored: StoredEvent) -> tuple[str, ...]:
 
 def event_line(event: Event) -> str:
     """An event as one line."""
-    payload = cast(_Table, event.payload.value) if isinstance(event.payload.value, Mapping) else {}
+    payload = _table(event.payload.value)
     said = _said(event, payload)
     notes = [_ODD[event.times.odd]] if event.times.odd in _ODD else []
     if event.replaced:
@@ -130,7 +130,7 @@ def _said(event: Event, payload: _Table) -> str:
 
 
 def _span(event: Event, payload: _Table) -> str:
-    attributes = cast(_Table, payload.get("attributes")) if isinstance(payload.get("attributes"), Mapping) else {}
+    attributes, status = _table(payload.get("attributes")), _table(payload.get("status"))
     lasted = event.times.lasted
     parts = [plain(event.name, 120) or "a span"]
     if (model := text_of(attributes, "model")) is not None:
@@ -142,10 +142,13 @@ def _span(event: Event, payload: _Table) -> str:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if lasted is not None:
         parts.append(f"{lasted / _NS_PER_S:,.3f} s")
-    status = payload.get("status")
-    if isinstance(status, Mapping) and cast(_Table, status).get("code") == "error":
-        parts.append(f"error {_beginning(cast(_Table, status).get('message') or '')}".strip())
+    if status.get("code") == "error":
+        parts.append(f"error {_beginning(status.get('message') or '')}".strip())
     return ", ".join(parts)
+
+
+def _table(value: object) -> _Table:
+    return cast(_Table, value) if isinstance(value, Mapping) else {}
 
 
 def _beginning(words: object) -> str:

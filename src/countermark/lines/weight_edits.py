@@ -10,7 +10,7 @@ Rules kept here:
 
 from collections.abc import Mapping
 from math import prod
-from typing import Final
+from typing import Final, cast
 
 from countermark.lines.numbers import shown_norm
 from countermark.lines.texts import counted, plain
@@ -39,7 +39,7 @@ def _changed(read: Mapping[str, object]) -> str:
     changed, shape, values = read.get("changed"), read.get("shape"), read.get("valueChanged")
     if not isinstance(changed, int):
         return "edited"
-    total = prod(shape) if isinstance(shape, tuple) else 0
+    total = prod(cast("tuple[int, ...]", shape)) if isinstance(shape, tuple) else 0
     holds = 0 < total <= COUNT_MAX and changed <= total
     told = f"{changed:,} of {counted(total, 'weight')} changed" if holds else f"{counted(changed, 'weight')} changed"
     return f"{told} ({values:,} in value)" if isinstance(values, int) and values != changed else told
