@@ -174,6 +174,7 @@ SPELLINGS: Final[tuple[tuple[list[object], str], ...]] = (
 def test_spellings_of_one_number_are_one_value() -> None:
     for spellings, canonical in SPELLINGS:
         assert {NonNegativeDecimal.read(raw) for raw in spellings} == {NonNegativeDecimal(Decimal(canonical))}
+        assert {str(NonNegativeDecimal.read(raw)) for raw in spellings} == {canonical}
         assert NonNegativeDecimal(Decimal(canonical)).spell() == canonical
 
 
@@ -270,5 +271,6 @@ def test_a_value_that_is_nested_deeply_is_spelled_all_the_same() -> None:
 def test_shown_escapes_what_a_terminal_would_obey() -> None:
     assert shown("\x1b[31mred\n") == r"'\x1b[31mred\n'"
     assert shown("x" * 100, 10) == "'xxxxxxxx…"
+    assert shown("x" * 100 + "'", 10) == shown("x" * 100, 10)
     assert (shown("x" * 78), shown("x" * 79)) == ("'" + "x" * 78 + "'", "'" + "x" * 78 + "…")
     assert (spelled(["x" * 76]), spelled(["x" * 77])) == ("['" + "x" * 76 + "']", "['" + "x" * 77 + "…")

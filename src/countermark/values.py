@@ -175,7 +175,7 @@ def _decimal(raw: object) -> Decimal | Unreadable:
         return Unreadable("it is not a number")
     if isinstance(raw, int) and raw.bit_length() > 512:
         return Unreadable("it is too large")
-    text = raw if isinstance(raw, str) else repr(raw) if isinstance(raw, float) else str(raw)
+    text = str(raw)
     if len(text) > 200 or not _DECIMAL_TEXT.fullmatch(text):
         return Unreadable("it is not a finite decimal number")
     number = Decimal(text)
@@ -318,7 +318,7 @@ class PerMille(_Integer):
         number = _decimal(raw)
         if isinstance(number, Unreadable):
             return number
-        if number and not 0 < number < 1:
+        if not 0 <= number < 1:
             return Unreadable("a rate lies between 0 and 1; write thousandths as a whole number from 0 to 1000")
         return cls.of_rate(raw)
 
