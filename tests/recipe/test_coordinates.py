@@ -1,5 +1,7 @@
 """Each coordinate reads what it spells, reads its forms from text and tables alike, and can hold no deferral."""
 
+from typing import Annotated
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from countermark.recipe.coordinates import AdapterInit, ModuleNames, Off, Seeded
 from countermark.recipe.deferrals import WORDS, defers
 from countermark.recipe.manifest import leaves_of
 from countermark.recipe.numbers import PositiveReal
-from countermark.recipe.sums import Problem, own_leaves, read_kind
+from countermark.recipe.sums import Problem, own_leaves, read_kind, unwrapped
 from countermark.values import U64, Unreadable
 from tests.faults import planted, proven_by
 from tests.recipe.examples import clean_manifest, clean_spellings
@@ -189,6 +191,24 @@ def test_names_that_another_name_covers_are_left_out() -> None:
         "'a b' is no module name, and a pattern stands for whatever the model has"
     )
     assert read_coordinate("target_modules", ["proj", "q_proj"]) == ModuleNames(("proj", "q_proj"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (3, "it must be a list of module names"),
+        ((), "it names no module"),
+        (("q_proj", 3), "3 is no module name"),
+        (("a" * 401,), "'" + "a" * 78 + "… is no module name"),
+    ],
+)
+def test_what_names_no_modules_is_refused_by_what_it_is(raw: object, why: str) -> None:
+    assert read_coordinate("target_modules", raw) == Unreadable(why)
+    assert read_coordinate("target_modules", ["a" * 400]) == ModuleNames(("a" * 400,))
+
+
+def test_a_note_that_says_nothing_of_a_coordinate_is_passed_over() -> None:
+    assert unwrapped(Annotated[int, "a note"]) == (int, None)
 
 
 @pytest.mark.parametrize("names", [(), ("b", "a"), ("a", "a"), ("a", "x.a"), ("all-linear",), ("a*",), ("a.",)])
