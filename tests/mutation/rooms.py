@@ -38,10 +38,10 @@ ROOMS: Final = {
     "evidence": ("evidence/*.py",),
     "run": ("run/*.py",),
     "recipe": ("recipe/*.py",),
-    "weights": ("weights/*.py",),
     "values": ("values.py",),
+    "weights": ("weights/*.py",),
 }
-FLOORED: Final = ("verdict", "claims", "key", "evidence", "run")
+FLOORED: Final = ("verdict", "claims", "key", "evidence", "run", "recipe", "values")
 _CAST: Final = re.compile(r'\bcast\(("[^"]*"|\w+), ')
 _DIED: Final = ("killed", "timeout", "segfault")
 _UNDECIDED: Final = ("not checked", "check was interrupted by user")

@@ -108,8 +108,12 @@ def mutants(file: str, died: int, alive: int = 0, undecided: int = 0) -> tuple[M
 #: Every room with a floor keeps it, and one without is far below.
 GOOD = (
     *mutants("verdict/fold.py", 19, 1),
-    *(each for file in ("run/claims.py", "evidence/cut.py", "run/demand.py", "recipe/work.py") for each in mutants(file, 20)),
-    *mutants("recipe/sums.py", 1, 9),
+    *(
+        each
+        for file in ("run/claims.py", "evidence/cut.py", "run/demand.py", "recipe/work.py", "recipe/sums.py", "values.py")
+        for each in mutants(file, 20)
+    ),
+    *mutants("weights/root.py", 1, 9),
 )
 WHY = (Judged(of("verdict/fold.py", 19), "a word to the checkers"),)
 
