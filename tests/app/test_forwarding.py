@@ -7,11 +7,11 @@ from typing import Any, Final
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTracePartialSuccess, ExportTraceServiceResponse
 
-from countermark.app import forwarding, otlp_sink
+from countermark.app import otlp_sink
 from countermark.app.forwarding import FIRST_S, LAST_S, Forward, Forwarder, delay_s
 from countermark.app.otlp_sink import RETRY_AFTER_MAX_S, Away, Delivered, OtlpSink, Unfit, outcome_of
 from countermark.store.opening import open_sessions
-from countermark.store.sessions.interface import SessionStore, SinkState
+from countermark.store.sessions.interface import SERVE_SINK, SessionStore, SinkState
 from countermark.wire.otlp_out import event_out
 from tests.faults import planted, proven_by
 from tests.server.receiving import TAKEN, Receiver, attributes, receiving, statuses
@@ -94,10 +94,10 @@ def test_what_is_not_taken_now_is_sent_until_it_is(store: SessionStore, receiver
     receiver.reply = statuses(status, status, headers={"Retry-After": "7"})
     store.ingest([edit("a", "w"), edit("b", "w")])
     assert [one.turn(), one.turn()] == [7.0, 7.0]
-    assert store.sink_state(forwarding.SINK) == SinkState(2, 0, 0, NOW, f"it answers {status}")
+    assert store.sink_state(SERVE_SINK) == SinkState(2, 0, 0, NOW, f"it answers {status}")
     one.turn()
     assert receiver.edits == sent_as("a", "b")
-    assert store.sink_state(forwarding.SINK) == SinkState(0, 1, 0, 0, "")
+    assert store.sink_state(SERVE_SINK) == SinkState(0, 1, 0, 0, "")
     assert (one.edits, one.failures) == (2, 2)
 
 
@@ -107,7 +107,7 @@ def test_a_receiver_that_is_not_there_is_asked_ever_more_rarely(store: SessionSt
     one = forwarder(store, gone)
     store.ingest([edit("a", "w")])
     assert [one.turn() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    found = store.sink_state(forwarding.SINK)
+    found = store.sink_state(SERVE_SINK)
     assert found is not None and (found.waiting, found.why) == (1, "it cannot be reached: Connection refused")
     with receiving(gone.port) as back:
         one.turn()
@@ -124,7 +124,7 @@ def test_an_edit_that_is_never_taken_is_set_aside_and_the_others_go_on(store: Se
     one.turn()
     one.turn()
     assert receiver.edits == sent_as(*(name for name in names if name != "e-4"))
-    assert store.sink_state(forwarding.SINK) == SinkState(0, 1, 1, 0, "")
+    assert store.sink_state(SERVE_SINK) == SinkState(0, 1, 1, 0, "")
     assert sum(any(attributes(span)["countermark.event.id"] == poison for span in spans) for spans in receiver.asked) <= 5
 
 
@@ -134,7 +134,7 @@ def test_a_session_that_is_never_taken_is_set_aside(store: SessionStore, receive
     store.ingest([edit("a", "w"), event("end", {}, "end")])
     for _ in range(3):
         one.turn()
-    assert (len(receiver.asked), store.sink_state(forwarding.SINK)) == (2, SinkState(0, 0, 1, 0, ""))
+    assert (len(receiver.asked), store.sink_state(SERVE_SINK)) == (2, SinkState(0, 0, 1, 0, ""))
 
 
 def test_what_a_receiver_takes_and_rejects_is_set_aside(store: SessionStore, receiver: Receiver) -> None:
@@ -143,7 +143,7 @@ def test_what_a_receiver_takes_and_rejects_is_set_aside(store: SessionStore, rec
     receiver.reply = lambda spans: (200, {}, partial.SerializeToString())
     store.ingest([edit("a", "w")])
     one.turn()
-    assert (one.rejected, one.edits, store.sink_state(forwarding.SINK)) == (1, 0, SinkState(0, 0, 1, 0, ""))
+    assert (one.rejected, one.edits, store.sink_state(SERVE_SINK)) == (1, 0, SinkState(0, 0, 1, 0, ""))
 
 
 def test_while_another_sends_nothing_is_sent(store: SessionStore, receiver: Receiver) -> None:

@@ -12,9 +12,10 @@ from countermark.app import health
 from countermark.app.health import doctor, store_check, store_init
 from countermark.store import StoreError, opening
 from countermark.store.creation import LEDGER_FILE
+from countermark.store.sessions.interface import SERVE_SINK, Aside
 from countermark.store.sessions.sqlite import SESSIONS_FILE
 from tests.faults import planted, proven_by
-from tests.store.sessions.examples import event
+from tests.store.sessions.examples import NOW, edit, event
 
 
 def test_a_store_is_made_once_and_checked(tmp_path: Path) -> None:
@@ -59,3 +60,22 @@ def test_every_extra_that_a_user_can_want_is_asked_about() -> None:
     brought = {extra: {re.split(r"[\[<>=]", each)[0] for each in those} for extra, those in project["optional-dependencies"].items()}
     asked = {extra: {part for part, of, _ in health._PARTS if of == extra} for extra in brought.keys() - {"demo", "dev", "fuzz"}}
     assert {extra: parts for extra, parts in asked.items() if not parts or parts - brought[extra]} == {}
+
+
+@proven_by(planted(opening, "sink_of", lambda url, sink: None))
+def test_how_far_sending_on_is_is_told_where_something_is_sent_on(tmp_path: Path) -> None:
+    def told(forward: str = "http://collect.example") -> list[tuple[bool, str]]:
+        return [(one.ok, one.found) for one in doctor(tmp_path, None, forward) if one.name == "forwarding"]
+
+    assert told("") == []
+    nothing = [(True, "nothing yet; countermark serve sends edits on to http://collect.example")]
+    assert told() == nothing
+    store_init(tmp_path)
+    with opening.open_sessions(f"sqlite:///{tmp_path}", create=True) as store:
+        store.hold_sink(SERVE_SINK, "me", NOW, NOW + 1)
+        store.ingest([edit("e-1", "w"), edit("e-2", "w")])
+        waiting = "edits wait for http://collect.example, and"
+        assert told() == [(True, f"2 {waiting} 0 items are set aside: it never takes them")]
+        store.sent(SERVE_SINK, "me", 1, [], [Aside("e-1", "s-main", "it answers 400")], NOW)
+        store.failed(SERVE_SINK, "me", NOW, "it answers 503")
+    assert told() == [(False, f"1 {waiting} 1 items are set aside: it never takes them; it answers 503")]

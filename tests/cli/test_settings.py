@@ -58,6 +58,10 @@ def test_each_source_is_stronger_than_the_one_before(tmp_path: Path) -> None:
         "grace_s": ("3", "COUNTERMARK_GRACE_S"),
         "stop_grace_s": ("10", "default"),
         "watch_interval_s": ("2", user),
+        "session.idle_s": ("300", "default"),
+        "serve.forward.endpoint": ("", "default"),
+        "serve.forward.mode": ("metadata", "default"),
+        "serve.forward.headers": ("", "default"),
     }
 
 
@@ -163,3 +167,36 @@ def test_a_user_whose_name_is_no_requester_gets_one_that_is(tmp_path: Path, monk
 
 def test_the_folder_of_a_ledger_file_is_its_store() -> None:
     assert folder_of("sqlite:////a/b.sqlite") == Path("/a")
+
+
+def test_where_edits_are_sent_on_to_is_set_in_its_table(tmp_path: Path) -> None:
+    nothing = resolved(tmp_path)
+    assert (nothing.forward_endpoint, nothing.forward_mode, nothing.forward_headers) == ("", "metadata", ())
+    said = 'endpoint = "https://collect.example:4318/otlp"\nmode = "full"\nheaders = "authorization=Bearer%20s3cret,x-team=a"\n'
+    project = write(tmp_path / PROJECT_FILE, f"[serve.forward]\n{said}")
+    found = resolved(tmp_path)
+    assert (found.forward_endpoint, found.forward_mode) == ("https://collect.example:4318/otlp", "full")
+    assert found.forward_headers == (("authorization", "Bearer s3cret"), ("x-team", "a"))
+    assert sources(found)["serve.forward.headers"] == ("authorization=…,x-team=…", project)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "shown"),
+    [
+        ("endpoint", "collect.example:4318", "collect.example:4318"),
+        ("endpoint", "ada:s3cret@collect.example", "…"),
+        ("endpoint", "ftp://collect.example", "ftp://collect.example"),
+        ("endpoint", "https://ada:s3cret@collect.example", "https://ada:…@collect.example"),
+        ("endpoint", "https://collect.example/?key=s3cret", "https://collect.example/"),
+        ("endpoint", "https://collect.example:99999", "https://collect.example:99999"),
+        ("mode", "all", "all"),
+        ("headers", "authorization s3cret", "…"),
+        ("headers", "a=b,x y=s3cret", "…"),
+        ("headers", "a=s3cret%0d%0ab: c", "…"),
+    ],
+)
+@proven_by(planted(settings, "_shown", lambda setting, raw: raw + " s3cret"))
+def test_what_nobody_can_send_by_is_refused_and_shows_no_secret(tmp_path: Path, name: str, said: str, shown: str) -> None:
+    (defect,) = defects(tmp_path, **{f"serve.forward.{name}": said})
+    assert isinstance(defect, SettingUnreadable)
+    assert (defect.setting, defect.found) == (f"serve.forward.{name}", shown)

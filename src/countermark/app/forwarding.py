@@ -23,14 +23,12 @@ from typing import Final, TypeAlias, final
 from countermark.app.otlp_sink import Away, Delivered, OtlpSink, Sink, Unfit
 from countermark.sessions.edits import is_edit
 from countermark.store import StoreError
-from countermark.store.sessions.interface import Aside, SinkState, SinkStore
+from countermark.store.sessions.interface import SERVE_SINK, Aside, SinkState, SinkStore
 from countermark.wire.otlp_out import SpanOut, agent_span, edit_span, request_of
 from countermark.wire.otlp_records import Mode
 
 _LOG: Final = logging.getLogger("countermark.forwarding")
 
-#: The sink of the server's setting: another address of it goes on where the one before was.
-SINK: Final = "serve.forward"
 #: So many edits go by one request.
 BATCH: Final = 200
 #: Between two looks at what waits, in seconds.
@@ -112,12 +110,12 @@ class Forwarder:
         now_ns = self._now_ns()
         if self._until_ns - now_ns < _LEFT_S * _NS:
             until_ns = now_ns + round(HELD_S * _NS)
-            self._until_ns = until_ns if self._store.hold_sink(SINK, self._holder, now_ns, until_ns) else 0
+            self._until_ns = until_ns if self._store.hold_sink(SERVE_SINK, self._holder, now_ns, until_ns) else 0
         return self._until_ns > 0
 
     def state(self) -> SinkState | None:
         """How far it is. Raises ``StoreError``."""
-        return self._store.sink_state(SINK)
+        return self._store.sink_state(SERVE_SINK)
 
     def end(self) -> None:
         """End ``run``, from another thread; what is being sent is sent again by whoever comes next."""
@@ -135,7 +133,7 @@ class Forwarder:
                 pause_s = delay_s(self._in_a_row, 0.0, self._chance())
                 _LOG.warning("what is to be sent on cannot be read or noted: %s", error.what)
         try:
-            self._store.release_sink(SINK, self._holder)
+            self._store.release_sink(SERVE_SINK, self._holder)
         except StoreError:
             return
 
@@ -144,7 +142,7 @@ class Forwarder:
         if not self.hold():
             return EVERY_S
         try:
-            waiting = self._store.waiting(SINK, BATCH)
+            waiting = self._store.waiting(SERVE_SINK, BATCH)
             edits = [
                 _Item(
                     edit_span(each, each.session, self._mode) if is_edit(each.event.payload.value) else None,
@@ -159,7 +157,7 @@ class Forwarder:
                 silent_since_ns = self._now_ns() - round(self._idle_s * _NS)
                 ended = [
                     _Item(agent_span(each.listed, each.sent_as, self._mode), f"session:{each.sent_as}", each.listed.id)
-                    for each in self._store.to_tell(SINK, silent_since_ns)
+                    for each in self._store.to_tell(SERVE_SINK, silent_since_ns)
                 ]
                 away = self._send(ended, self._told)
         except _Lost:
@@ -175,7 +173,7 @@ class Forwarder:
         # What was broken off to end says nothing of the receiver.
         if not self._ended.is_set():
             self.failures += 1
-            self._store.failed(SINK, self._holder, self._now_ns(), away.why)
+            self._store.failed(SERVE_SINK, self._holder, self._now_ns(), away.why)
         return delay_s(self._in_a_row, away.retry_s, self._chance())
 
     def _send(self, items: Sequence[_Item], note: _Note) -> Away | None:
@@ -214,14 +212,14 @@ class Forwarder:
     def _sent(self, items: Sequence[_Item], aside: Sequence[Aside]) -> bool:
         taken = [each for each in items if each.span is not None] if not aside else []
         sessions = [each.session for each in taken]
-        noted = self._store.sent(SINK, self._holder, items[-1].ordinal, sessions, aside, self._now_ns())
+        noted = self._store.sent(SERVE_SINK, self._holder, items[-1].ordinal, sessions, aside, self._now_ns())
         self.edits += len(taken)
         return noted
 
     def _told(self, items: Sequence[_Item], aside: Sequence[Aside]) -> bool:
         named = [each.item.removeprefix("session:") for each in items]
         self.sessions += 0 if aside else len(items)
-        return self._store.told(SINK, self._holder, named, aside, self._now_ns())
+        return self._store.told(SERVE_SINK, self._holder, named, aside, self._now_ns())
 
 
 def _aside(items: Sequence[_Item], why: str) -> list[Aside]:

@@ -68,9 +68,10 @@ _PARTS = (
 _FREE_BYTES_MIN = 1 << 30
 
 
-def doctor(folder: Path, url: str | None = None) -> tuple[Checkup, ...]:
-    """The machine, the store and the optional parts, each with what mends it."""
-    return (_machine(), _locks(), _disk(folder), _store(folder, url), *(_part(*part) for part in _PARTS))
+def doctor(folder: Path, url: str | None = None, forward: str = "") -> tuple[Checkup, ...]:
+    """The machine, the store, sending on (to ``forward``, if anywhere) and the optional parts, each with what mends it."""
+    sending = (_forwarding(folder, url, forward),) if forward else ()
+    return (_machine(), _locks(), _disk(folder), _store(folder, url), *sending, *(_part(*part) for part in _PARTS))
 
 
 def _machine() -> Checkup:
@@ -109,6 +110,25 @@ def _store(folder: Path, url: str | None) -> Checkup:
     if findings:
         return Checkup("store", False, f"{len(findings)} findings at {place}", "see them: countermark store check")
     return Checkup("store", True, f"whole, at {place}", "")
+
+
+def _forwarding(folder: Path, url: str | None, forward: str) -> Checkup:
+    """How far what is sent on to a receiver is."""
+    from countermark.store.opening import sink_of
+    from countermark.store.sessions.interface import SERVE_SINK, WAITING_COUNTED_MAX
+
+    try:
+        state = sink_of(ledger_of(folder, url), SERVE_SINK)
+    except StoreError as error:
+        return Checkup("forwarding", False, f"{error.what} ({error.where})", error.remedy)
+    if state is None:
+        return Checkup("forwarding", True, f"nothing yet; countermark serve sends edits on to {forward}", "")
+    more = " or more" if state.waiting == WAITING_COUNTED_MAX else ""
+    found = f"{state.waiting:,}{more} edits wait for {forward}, and {state.aside:,} items are set aside: it never takes them"
+    if state.why:
+        found += f"; {state.why}"
+    remedy = "see that the receiver is there and takes OTLP: serve.forward.endpoint, .mode and .headers"
+    return Checkup("forwarding", not state.why and not state.aside, found, remedy if state.why or state.aside else "")
 
 
 def _part(module: str, extra: str, purpose: str) -> Checkup:

@@ -11,7 +11,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> Answer:
     from countermark.lines.texts import Document
 
     chosen = settings(store_url=store)
-    findings = examined(chosen.store, chosen.database)
+    findings = examined(chosen.store, chosen.database, chosen.forward_endpoint)
     document: Document = {
         "settings": [{"setting": each.setting.name, "value": each.value, "source": each.source} for each in chosen.resolved],
         "checks": [{"check": each.name, "ok": each.ok, "found": each.found, "remedy": each.remedy} for each in findings],

@@ -29,6 +29,7 @@ def serve(
     from countermark.cli.session_reading import of, opened
 
     needed()
+    from countermark.app.forwarding import Forward
     from countermark.server import ServerSettings
     from countermark.server import serve as serve_until
 
@@ -43,6 +44,7 @@ def serve(
                 tuple(allow_host or ()),
                 tuple(allow_origin or ()),
                 idle_s=round(chosen.session_idle_s),
+                forward=Forward(chosen.forward_endpoint, chosen.forward_mode, chosen.forward_headers) if chosen.forward_endpoint else None,
             ),
             say,
         )

@@ -18,12 +18,15 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast, final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, final
+from urllib.parse import unquote, urlsplit
 
 from countermark.files.user_folders import of_user
 from countermark.lines.surface import SettingUnknown, SettingUnreadable
 from countermark.values import NonEmpty, Principal, Refused, Unreadable
+
+if TYPE_CHECKING:
+    from countermark.wire.otlp_records import Mode
 
 SettingDefect = SettingUnknown | SettingUnreadable
 SettingKind = Literal["store", "name", "launcher", "seconds", "endpoint", "mode", "headers"]
@@ -31,10 +34,7 @@ SettingKind = Literal["store", "name", "launcher", "seconds", "endpoint", "mode"
 PROJECT_FILE: Final = "countermark.toml"
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _STORE_FOLDER: Final = ".countermark"
-_MODES: Final = ("metadata", "full")
-_ENDPOINT: Final = re.compile(
-    r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::(?!0*$)\d{1,5})?(?:/[!$&-;=@-Z_a-z~%]*)?", re.ASCII
-)
+_ENDPOINT: Final = re.compile(r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:/[!$&-;=A-Z_a-z~%]*)?", re.ASCII)
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
 
 
@@ -123,7 +123,7 @@ class Settings:
     watch_interval_s: float
     session_idle_s: float
     forward_endpoint: str
-    forward_mode: str
+    forward_mode: "Mode"
     forward_headers: tuple[tuple[str, str], ...]
     resolved: tuple[Resolved, ...]
     warnings: tuple[SettingUnknown, ...]
@@ -171,7 +171,7 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
         float(resolved["watch_interval_s"].value),
         float(resolved["session.idle_s"].value),
         resolved["serve.forward.endpoint"].value,
-        resolved["serve.forward.mode"].value,
+        cast("Mode", resolved["serve.forward.mode"].value),
         headers,
         tuple(resolved.values()),
         warnings,
@@ -244,7 +244,9 @@ def _checked(setting: Setting, raw: object) -> str | Unreadable:
         case "endpoint":
             return _endpoint(raw)
         case "mode":
-            return raw if raw in _MODES else Unreadable(f"write {' or '.join(_MODES)}")
+            from countermark.wire.otlp_records import MODES
+
+            return raw if raw in MODES else Unreadable(f"write {' or '.join(MODES)}")
         case "headers":
             return raw if headers_of(raw) or not raw else Unreadable("headers are NAME=VALUE,NAME=VALUE, in printable letters of ASCII")
 
@@ -279,9 +281,16 @@ def _database_url(raw: str) -> str | Unreadable:
 
 def _endpoint(raw: str) -> str | Unreadable:
     """An address to send to: without a name and a password, which requests bring in headers, and without a query."""
-    if not raw or _ENDPOINT.fullmatch(raw):
+    if not raw or (_ENDPOINT.fullmatch(raw) and _has_port(raw)):
         return raw
     return Unreadable("a receiver is named http://HOST:PORT or https://HOST:PORT, maybe with a path; what it asks for goes into headers")
+
+
+def _has_port(raw: str) -> bool:
+    try:
+        return urlsplit(raw).port != 0
+    except ValueError:
+        return False
 
 
 def headers_of(raw: str) -> tuple[tuple[str, str], ...]:
@@ -299,7 +308,9 @@ def _shown(setting: Setting, raw: str) -> str:
     """What is said of a value that cannot be: nothing in which a secret could stand."""
     if setting.kind == "headers":
         return "…"
-    return without_password(raw) if setting.kind in ("store", "endpoint") else raw
+    if setting.kind == "endpoint":
+        return without_password(raw.partition("?")[0])
+    return without_password(raw) if setting.kind == "store" else raw
 
 
 def _from_file(path: Path, defects: list[SettingDefect]) -> Found:

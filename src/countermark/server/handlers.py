@@ -157,8 +157,29 @@ async def readyz(service: Service, request: Request, query: Query, named: Sequen
 
 async def counted(service: Service, request: Request, query: Query, named: Sequence[str]) -> Answer:
     latest = await service.reading(service.store.latest)
-    text = service.counts.text({metrics.HELD_BYTES: service.room.held, metrics.LATEST: latest})
+    standing = {metrics.HELD_BYTES: service.room.held, metrics.LATEST: latest, **await _forwarded(service)}
+    text = service.counts.text(standing)
     return Answer(200, text.encode(), metrics.MEDIA)
+
+
+async def _forwarded(service: Service) -> Mapping[metrics.Metric, float]:
+    """What is told of sending on."""
+    forwarder = service.forwarder
+    if forwarder is None:
+        return {}
+    found = {
+        metrics.FORWARDED: forwarder.edits,
+        metrics.FORWARDED_SESSIONS: forwarder.sessions,
+        metrics.FORWARD_REJECTED: forwarder.rejected,
+        metrics.FORWARD_FAILURES: forwarder.failures,
+    }
+    if (state := await service.reading(forwarder.state)) is not None:
+        found |= {
+            metrics.FORWARD_WAITING: state.waiting,
+            metrics.FORWARD_SESSIONS: state.sessions,
+            metrics.FORWARD_ASIDE: state.aside,
+        }
+    return found
 
 
 async def openapi(service: Service, request: Request, query: Query, named: Sequence[str]) -> Answer:

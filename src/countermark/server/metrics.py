@@ -31,7 +31,17 @@ BODY_BYTES: Final = Metric("countermark_body_bytes_total", "counter", "Bytes of 
 COMMIT_SECONDS: Final = Metric("countermark_commit_seconds_total", "counter", "Seconds that storing took, the commits included.")
 HELD_BYTES: Final = Metric("countermark_held_bytes", "gauge", "Bytes of bodies that are held now.")
 LATEST: Final = Metric("countermark_latest_ordinal", "gauge", "The number of the event that was received last.")
-ROSTER: Final = (REQUESTS, SECONDS, EVENTS, BODY_BYTES, COMMIT_SECONDS, HELD_BYTES, LATEST)
+FORWARDED: Final = Metric("countermark_forwarded_edits_total", "counter", "Edits that were sent on and taken.")
+FORWARDED_SESSIONS: Final = Metric("countermark_forwarded_sessions_total", "counter", "Sessions that were sent on and taken.")
+FORWARD_REJECTED: Final = Metric("countermark_forward_rejected_total", "counter", "Spans that the receiver took no part of.")
+FORWARD_FAILURES: Final = Metric("countermark_forward_failures_total", "counter", "Requests to the receiver that have to be sent again.")
+FORWARD_WAITING: Final = Metric("countermark_forward_waiting", "gauge", "Edits that wait to be sent on, counted up to a million.")
+FORWARD_SESSIONS: Final = Metric("countermark_forward_sessions", "gauge", "Sessions that are sent on when they end or fall silent.")
+FORWARD_ASIDE: Final = Metric("countermark_forward_aside", "gauge", "What the receiver never takes.")
+ROSTER: Final = (
+    REQUESTS, SECONDS, EVENTS, BODY_BYTES, COMMIT_SECONDS, HELD_BYTES, LATEST, FORWARDED, FORWARDED_SESSIONS, FORWARD_REJECTED,
+    FORWARD_FAILURES, FORWARD_WAITING, FORWARD_SESSIONS, FORWARD_ASIDE,
+)  # fmt: skip
 
 MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,12 +57,12 @@ class Counts:
         counts = self._counts[metric]
         counts[labels] = counts.get(labels, 0) + amount
 
-    def text(self, gauges: Mapping[Metric, float]) -> str:
-        """Everything that was counted, and these gauges as they stand."""
+    def text(self, standing: Mapping[Metric, float]) -> str:
+        """Everything that was counted, and what is counted elsewhere as it stands."""
         lines: list[str] = []
         for metric in ROSTER:
             lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
-            counts = {(): gauges.get(metric, 0)} if metric.kind == "gauge" else self._counts[metric]
+            counts = {(): standing[metric]} if metric in standing else self._counts[metric]
             for values, count in sorted(counts.items()):
                 labels = ",".join(f'{name}="{value}"' for name, value in zip(metric.labels, values, strict=True))
                 lines.append(f"{metric.name}{'{' + labels + '}' if labels else ''} {count:.17g}")

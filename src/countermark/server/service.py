@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, final
 
+from countermark.app.forwarding import Forward, Forwarder
 from countermark.app.sessions import OUTCOMES, Taken, take
 from countermark.server.bodies import Room
 from countermark.server.limits import Limits
@@ -40,7 +41,7 @@ Read = Batch | EventUnreadable | BatchTooLong
 class ServerSettings:
     """How a server is started. ``open_store`` opens the store of sessions; ``tokens`` is the file of tokens, whether it is there or not;
     ``hosts`` and ``origins`` are names and pages that it answers to beside its own; ``idle_s``: after how many seconds without an event a
-    session is idle."""
+    session is idle; ``forward`` says where edits are sent on to, if anywhere."""
 
     open_store: Callable[[], SessionStore]
     tokens: Path
@@ -49,6 +50,7 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     idle_s: int = 300
+    forward: Forward | None = None
     limits: Limits = field(default_factory=Limits)
     now_ns: Callable[[], int] = time.time_ns
 
@@ -60,6 +62,7 @@ class Service:
     def __init__(self, settings: ServerSettings, store: SessionStore) -> None:
         self.settings: Final = settings
         self.store: Final = store
+        self.forwarder: Final = None if settings.forward is None else Forwarder.of(store, settings.forward, settings.idle_s)
         self.keyring: Final = Keyring(settings.tokens)
         self.counts: Final = Counts()
         self.room: Final = Room(settings.limits.waiting_bytes_max)

@@ -20,6 +20,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from countermark.app.errors import EnvironmentFailed
+from countermark.app.forwarding import Forwarder
+from countermark.app.otlp_sink import REQUEST_S
 from countermark.lines.serving import AddressUnguarded
 from countermark.server.asgi import application
 from countermark.server.guards import is_loopback
@@ -62,11 +64,28 @@ def listening(settings: ServerSettings) -> "Generator[Server | Refused[AddressUn
         refold = threading.Thread(target=_refold, args=(store, ended), name="refold")
         refold.start()
         try:
-            yield Server(service, bound)
+            with _forwarding(service.forwarder):
+                yield Server(service, bound)
         finally:
             ended.set()
             service.close()
             refold.join()
+
+
+@contextmanager
+def _forwarding(forwarder: Forwarder | None) -> Generator[None, None, None]:
+    """Edits are sent on beside everything else. What is taken from now on is queued, whoever sends at the moment."""
+    if forwarder is None:
+        yield
+        return
+    forwarder.hold()
+    sending = threading.Thread(target=forwarder.run, name="forward", daemon=True)
+    sending.start()
+    try:
+        yield
+    finally:
+        forwarder.end()
+        sending.join(REQUEST_S)
 
 
 class _Ended(Exception):

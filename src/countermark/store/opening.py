@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from countermark.store.failures import DriverMissing, StoreAddressUnknown, StoreError, StoreMissing, StoreOfAnotherVersion
 from countermark.store.interface import Finding, Store
-from countermark.store.sessions.interface import SessionStore
+from countermark.store.sessions.interface import SessionStore, SinkState
 
 if TYPE_CHECKING:
     from countermark.store.migrations.outcome import Migration
@@ -96,6 +96,14 @@ def check_sessions(url: str) -> tuple[Finding, ...]:
         return ()
     with store:
         return store.check()
+
+
+def sink_of(url: str, sink: str) -> SinkState | None:
+    """How far a sink of the store at an address is; None where nothing was sent on from there. Raises ``StoreError``."""
+    if (store := _sessions_there(url)) is None:
+        return None
+    with store:
+        return store.sink_state(sink)
 
 
 def migrate_sessions(url: str) -> None:

@@ -84,6 +84,8 @@ class SinkState:
     why: str
 
 
+#: The sink of the server's setting: another address of it goes on where the one before was.
+SERVE_SINK: Final = "serve.forward"
 #: So many events that wait are counted; of more it is said that there are more.
 WAITING_COUNTED_MAX: Final = 1_000_000
 
