@@ -74,8 +74,8 @@ def test_how_far_sending_on_is_is_told_where_something_is_sent_on(tmp_path: Path
     with opening.open_sessions(f"sqlite:///{tmp_path}", create=True) as store:
         store.hold_sink(SERVE_SINK, "me", NOW, NOW + 1)
         store.ingest([edit("e-1", "w"), edit("e-2", "w")])
-        waiting = "edits wait for http://collect.example, and"
-        assert told() == [(True, f"2 {waiting} 0 items are set aside: it never takes them")]
+        waiting = "waiting for http://collect.example"
+        assert told() == [(True, f"2 edits {waiting}, 0 items set aside that it never takes")]
         store.sent(SERVE_SINK, "me", 1, [], [Aside("e-1", "s-main", "it answers 400")], NOW)
         store.failed(SERVE_SINK, "me", NOW, "it answers 503")
-    assert told() == [(False, f"1 {waiting} 1 items are set aside: it never takes them; it answers 503")]
+    assert told() == [(False, f"1 edit {waiting}, 1 item set aside that it never takes; it answers 503")]

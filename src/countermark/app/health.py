@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import final
 
 from countermark.app.stores import ledger_of
+from countermark.lines.texts import counted
 from countermark.store import Finding, StoreError
 from countermark.store.migrations.outcome import Migration, NotWhole
 
@@ -124,7 +125,7 @@ def _forwarding(folder: Path, url: str | None, forward: str) -> Checkup:
     if state is None:
         return Checkup("forwarding", True, f"nothing yet; countermark serve sends edits on to {forward}", "")
     more = " or more" if state.waiting == WAITING_COUNTED_MAX else ""
-    found = f"{state.waiting:,}{more} edits wait for {forward}, and {state.aside:,} items are set aside: it never takes them"
+    found = f"{counted(state.waiting, 'edit')}{more} waiting for {forward}, {counted(state.aside, 'item')} set aside that it never takes"
     if state.why:
         found += f"; {state.why}"
     remedy = "see that the receiver is there and takes OTLP: serve.forward.endpoint, .mode and .headers"
