@@ -188,4 +188,4 @@ def test_a_delay_stays_within_its_bounds(chance: float) -> None:
     ],
 )
 def test_an_answer_means_one_thing(status: int, said: str, outcome: object) -> None:
-    assert outcome_of(status, {"retry-after": said}, b"<html>") == outcome
+    assert outcome_of(status, said, b"<html>") == outcome

@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final, Protocol, TypeAlias, final
@@ -93,7 +93,7 @@ class OtlpSink:
         try:
             connection.request("POST", self._path, body, self._headers)
             response = connection.getresponse()
-            return outcome_of(response.status, response.headers, response.read(_ANSWER_BYTES_MAX))
+            return outcome_of(response.status, response.getheader("retry-after", ""), response.read(_ANSWER_BYTES_MAX))
         except TimeoutError:
             return Away("it does not answer in time")
         except (OSError, http.client.HTTPException) as error:
@@ -121,13 +121,13 @@ def _named(error: Exception) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
 
 
-def outcome_of(status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
+def outcome_of(status: int, retry_after: str, body: bytes) -> Outcome:
     """What an answer means."""
     if 200 <= status < 300:
         return Delivered(_rejected(body))
     if status in UNFIT:
         return Unfit(f"it answers {status}")
-    return Away(f"it answers {status}", _retry_s(headers.get("retry-after", ""), time.time()))
+    return Away(f"it answers {status}", _retry_s(retry_after, time.time()))
 
 
 def _rejected(body: bytes) -> int:

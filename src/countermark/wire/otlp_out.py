@@ -13,7 +13,7 @@ Rules kept here:
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, cast, final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
@@ -115,7 +115,7 @@ def _fields(event: Event, mode: Mode) -> Mapping[str, _Value]:
 
 def _said(said: Mapping[str, object], field: EditField) -> _Value | None:
     read = read_field(field.key, said[field.key]) if field.key in said else None
-    return read if isinstance(read, str | int | float | tuple) else None
+    return cast(_Value, read) if isinstance(read, str | int | float | tuple) else None
 
 
 def request_of(spans: Iterable[SpanOut], version: str) -> bytes:

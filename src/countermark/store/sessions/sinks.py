@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, text, update
+from sqlalchemy import BindParameter, Connection, bindparam, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects import postgresql
 
 from countermark.sessions.records import SessionListed, StoredEvent
@@ -24,7 +24,7 @@ from countermark.store.sessions.steps import TO_SEND
 from countermark.store.statements import Statement
 
 
-def _bind(name: str) -> Any:
+def _bind(name: str) -> BindParameter[Any]:
     return bindparam(name)
 
 
