@@ -1,12 +1,15 @@
 """What is sent on to other places: queued by the commit that stores it, in order, held by one sender, and never lost."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 from sqlalchemy import text
 
+from countermark.sessions.events import ID_LENGTH_MAX
 from countermark.store.sessions import sinks
 from countermark.store.sessions.interface import Aside, SessionStore, SinkState
+from countermark.store.sessions.sqlite import SqliteSessions
 from countermark.store.statements import Statement
 from tests.faults import planted, proven_by
 from tests.store.sessions.conftest import Opener
@@ -112,3 +115,28 @@ def test_a_text_that_spells_an_edit_is_none(store: SessionStore, said: str) -> N
     held(store)
     store.ingest([event("a", {"kind": "else", "text": said})])
     assert waiting(store) == []
+
+
+def test_neither_events_nor_sessions_are_passed_to_find_what_is_to_be_sent(tmp_path: Path) -> None:
+    with SqliteSessions.open(tmp_path, create=True) as store, store._reading() as connection:
+        plans = [
+            " ".join(str(row["detail"]) for row in Statement(text(f"EXPLAIN QUERY PLAN {asked}")).rows(connection, **given))
+            for asked, given in (
+                (f"SELECT * {sinks._BEHIND['sqlite']} ORDER BY ordinal", {"after": 1}),
+                ("SELECT * FROM sink_sessions WHERE sink = :sink AND told = 0 ORDER BY sent_as", {"sink": SINK}),
+            )
+        ]
+    assert plans == [
+        "SEARCH events USING INDEX events_to_send (ordinal>?)",
+        "SEARCH sink_sessions USING COVERING INDEX sink_sessions_untold (sink=? AND told=?)",
+    ]
+
+
+def test_the_longest_ids_are_kept(store: SessionStore) -> None:
+    held(store)
+    long = [f"{number}" + "".join(chr(0x10000 + (number + 1) * at) for at in range(ID_LENGTH_MAX - 1)) for number in (0, 1)]
+    store.ingest([edit(long[0], "w", session=long[1])])
+    assert store.sent(SINK, ME, 1, [long[1]], [Aside(long[0], long[1], "answered 400")], NOW)
+    (found,) = store.to_tell(SINK, NOW + 1)
+    assert store.told(SINK, ME, [found.sent_as], [Aside(f"session:{long[1]}", long[1], "answered 400")], NOW)
+    assert store.sink_state(SINK) == SinkState(0, 0, 2, 0, "")

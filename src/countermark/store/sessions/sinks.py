@@ -57,7 +57,7 @@ _ASIDE_COUNT: Final = Statement(select(func.count().label("found")).where(sink_a
 
 _OF_SINK: Final = sink_sessions.c.sink == _bind("of_sink")
 _NAMED: Final = (_OF_SINK, sink_sessions.c.sent_as == _bind("named"))
-_UNTOLD: Final = (_OF_SINK, text("told = 0"))
+_UNTOLD: Final = (_OF_SINK, sink_sessions.c.told == 0)
 _TO_TELL: Final = Statement(
     select(sink_sessions.c.sent_as, sink_sessions.c.session_id.label("meant"), sessions)
     .select_from(sink_sessions.outerjoin(sessions, sessions.c.session_id == sink_sessions.c.session_id))
