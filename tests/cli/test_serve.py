@@ -13,8 +13,11 @@ from typing import Final
 import pytest
 
 from countermark.cli import serving
+from countermark.cli.settings import PROJECT_FILE
+from countermark.wire.otlp_out import event_out
 from tests.cli.called import PROGRAM, Caller
 from tests.faults import planted, proven_by
+from tests.server.receiving import eventually, receiving
 
 EVENT: Final = {
     "id": "e-1",
@@ -78,3 +81,20 @@ def test_tokens_are_listed_by_name_and_told_once(here: Path, call: Caller) -> No
     assert [(token["name"], token["scopes"]) for token in listed.document()["tokens"]] == [("sdk", ["ingest", "read"])]
     assert call("token", "add", "sdk", "--scope", "all", "--json").codes() == ["TokenScopeUnknown", "TokenNameTaken"]
     assert call("token", "revoke", "none", "--json").codes() == ["TokenNameUnknown"]
+
+
+def test_a_server_sends_on_to_where_the_settings_say_and_shows_no_header(here: Path, call: Caller) -> None:
+    with receiving() as receiver:
+        (here / PROJECT_FILE).write_text(f'[serve.forward]\nendpoint = "{receiver.url}"\n')
+        environ = {**os.environ, "COUNTERMARK_SERVE_FORWARD_HEADERS": "authorization=Bearer%20s3cret"}
+        served = subprocess.Popen([*PROGRAM, "serve", "--port", "0"], cwd=here, stderr=subprocess.PIPE, env=environ, text=True)
+        assert served.stderr is not None
+        url = served.stderr.readline().split()[-1]
+        assert sent(f"{url}/v1/ingest") == 200
+        eventually(lambda: receiver.edits)
+        served.send_signal(signal.SIGINT)
+        served.wait(timeout=30)
+        assert (receiver.headers[0]["authorization"], receiver.edits) == ("Bearer s3cret", [event_out("e-1")])
+        told = subprocess.run([*PROGRAM, "doctor"], cwd=here, env=environ, capture_output=True, text=True, check=False)
+    assert "s3cret" not in told.stdout + told.stderr
+    assert f"0 edits waiting for {receiver.url}, 0 items set aside that it never takes" in " ".join(told.stdout.split())
