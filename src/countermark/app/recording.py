@@ -19,7 +19,7 @@ from typing import Final, final
 
 from countermark.app.sessions import take
 from countermark.files.lines import lines_of
-from countermark.files.reading import OpenFile, open_file
+from countermark.files.reading import OpenFile, open_file, read_small
 from countermark.lines.of_sessions import event_sentence
 from countermark.sessions.canonical import spelled_json
 from countermark.sessions.edits import EventFieldDefect, WeightEdit, read_edit
@@ -32,10 +32,12 @@ from countermark.weights.edits import EditUnreadable, TensorEdit
 from countermark.weights.refusals import FileDefect
 from countermark.wire.events import LINE_BYTES_MAX, read_event
 from countermark.wire.transcripts import Transcript
-from countermark.wire.weight_edits import edit_of, edit_of_payload
+from countermark.wire.weight_edits import edit_of, edit_of_payload, edits_of
 
 #: Events that are stored by one commit of an import.
 BATCH_EVENTS: Final = 500
+#: The longest file of events that edits are read from, in bytes.
+EVENTS_BYTES_MAX: Final = 1 << 30
 #: Refused lines of a transcript that are named; the others are counted.
 NAMED_MAX: Final = 20
 
@@ -160,6 +162,21 @@ def _stored(store: SessionStore, events: Sequence[Event]) -> Imported:
     taken = take(store, Batch(tuple(enumerate(events)), ()))
     sessions = tuple(dict.fromkeys(event.session for event in events if event.session is not None))
     return Imported(taken.count("stored"), taken.count("duplicate"), taken.count("conflict"), sessions)
+
+
+def recorded_edits(files: Sequence[str]) -> tuple[TensorEdit, ...] | Refused[FileDefect | EditUnreadable]:
+    """The weight edits of files of events, one after another, or every line of all files that cannot be read."""
+    edits: list[TensorEdit] = []
+    defects: list[FileDefect | EditUnreadable] = []
+    for file in files:
+        real = Path(os.path.realpath(file))
+        content = read_small(real.parent, real.name, EVENTS_BYTES_MAX)
+        found = edits_of(file, content) if isinstance(content, bytes) else Refused(NonEmpty(content))
+        if isinstance(found, Refused):
+            defects.extend(found.defects)
+        else:
+            edits.extend(found)
+    return Refused(refused) if (refused := NonEmpty.of(defects)) is not None else tuple(edits)
 
 
 def session_edits(store: SessionStore, session: str) -> tuple[TensorEdit, ...] | Refused[SessionNotFound | EditUnreadable]:

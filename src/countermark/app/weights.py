@@ -1,33 +1,27 @@
 """Weights held against weights, and against what was recorded of them."""
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from countermark.app.errors import EnvironmentFailed
 from countermark.files.comparing import compare
 from countermark.files.digest_cache import DigestCache
 from countermark.files.model_folder import MeasuredWeights, measure_weights
 from countermark.files.opened_weights import OpenedWeights, open_weights
-from countermark.files.reading import read_small
 from countermark.files.recorded import is_lines, read_lines, recorded_of
 from countermark.files.spectra import spectra_of
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights import HeaderOdd, TensorLine, TensorSpan, weights_root
 from countermark.weights.difference import Rootless, TensorSide, Ties, WeightsDifference, joined, matched, totals_of
-from countermark.weights.edits import EditNotInArtifact, EditUnreadable, TensorEdit, apply_edits, unborne_edits
+from countermark.weights.edits import EditNotInArtifact, TensorEdit, apply_edits, unborne_edits
 from countermark.weights.pairing import Pairing, pair
 from countermark.weights.quantized import packed
-from countermark.weights.refusals import FileDefect, WeightsDefect
+from countermark.weights.refusals import WeightsDefect
 from countermark.weights.spectrum import Spectra
-from countermark.wire.weight_edits import edits_of
-
-#: The longest file of events that is read, in bytes.
-EVENTS_BYTES_MAX: Final = 1 << 30
 
 
 @final
@@ -144,21 +138,6 @@ def apply_root(
 
 def _lines_of(measured: MeasuredWeights | Refused[WeightsDefect]) -> tuple[TensorLine, ...] | Refused[WeightsDefect]:
     return measured if isinstance(measured, Refused) else measured.tensors
-
-
-def recorded_edits(files: Sequence[str]) -> tuple[TensorEdit, ...] | Refused[FileDefect | EditUnreadable]:
-    """The weight edits of files of events, one after another, or every line of all files that cannot be read."""
-    edits: list[TensorEdit] = []
-    defects: list[FileDefect | EditUnreadable] = []
-    for file in files:
-        real = Path(os.path.realpath(file))
-        content = read_small(real.parent, real.name, EVENTS_BYTES_MAX)
-        found = edits_of(file, content) if isinstance(content, bytes) else Refused(NonEmpty(content))
-        if isinstance(found, Refused):
-            defects.extend(found.defects)
-        else:
-            edits.extend(found)
-    return Refused(refused) if (refused := NonEmpty.of(defects)) is not None else tuple(edits)
 
 
 def not_borne_out(found: WeightsDifference, edits: Sequence[TensorEdit]) -> tuple[EditNotInArtifact, ...]:

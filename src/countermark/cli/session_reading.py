@@ -8,7 +8,6 @@ import typer
 
 from countermark.cli.answers import Answer, give
 from countermark.cli.failures import CallRefused, WrongCall
-from countermark.lines.defects import known
 from countermark.values import Refused
 
 if TYPE_CHECKING:
@@ -39,6 +38,9 @@ def opened(chosen: "Settings", create: bool = False) -> "SessionStore":
 def of(read: "T | Refused[object]") -> T:
     """What was asked for; a refusal ends the call with all of its defects."""
     if isinstance(read, Refused):
+        # Imported only where there is a refusal: sentences take a tenth of a second.
+        from countermark.lines.defects import known
+
         raise CallRefused(known(cast("Refused[object]", read).defects))
     return read
 

@@ -55,8 +55,7 @@ def recorded(difference: "WeightsDifference", session: str | None, into_store: b
 def claimed_edits(sources: Iterable[str], store: str | None) -> "tuple[TensorEdit, ...] | Refused[object]":
     """The edits of files of events, or of sessions of the store where no file has the name, one source after another; refused with
     everything that is wrong with all of them."""
-    from countermark.app.recording import session_edits
-    from countermark.app.weights import recorded_edits
+    from countermark.app.recording import recorded_edits, session_edits
     from countermark.cli.context import settings
     from countermark.cli.session_reading import opened
     from countermark.values import NonEmpty, Refused
