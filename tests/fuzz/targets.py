@@ -1,4 +1,4 @@
-"""What is fuzzed: every reader of a file that somebody else wrote, with what must hold for any bytes at all.
+"""What is fuzzed: every reader of what somebody else wrote or sent, with what must hold for any bytes at all.
 
 Rules kept here:
 
@@ -20,7 +20,7 @@ from typing import Final, NoReturn, final
 
 from tests.files import ggufs, tensors, torchfiles
 from tests.files.folders import adapter_bytes, adapter_config, generators, optimizer, scheduler
-from tests.fuzz import documents, others, stored, words
+from tests.fuzz import documents, events, others, stored, words
 
 SECONDS_MAX: Final = 5
 MEMORY_BASE: Final = 16 << 20
@@ -146,5 +146,9 @@ TARGETS: Final = {
         Target("npz", lambda: tuple(others.archives()), others.npz, words.ZIP),
         Target("adapter", lambda: documents.adapters(adapter_config()), documents.adapter, words.JSON),
         Target("index", documents.indexes, documents.index, words.INDEX),
+        Target("ingest", events.bodies, events.ingest, words.EVENTS),
+        Target("transcript", events.transcripts, events.transcript, words.EVENTS),
+        Target("otlp-json", lambda: events.requests("json"), lambda data: events.otlp("json", data), words.OTLP),
+        Target("otlp-protobuf", lambda: events.requests("protobuf"), lambda data: events.otlp("protobuf", data), words.PROTOBUF),
     )
 }

@@ -1,5 +1,6 @@
 """The gate's share of the fuzzing: seeded changes of proper inputs, each target shown to go red, and the campaign's own memory."""
 
+import json
 import zipfile
 from pathlib import Path
 from typing import Any, Final
@@ -7,7 +8,11 @@ from typing import Any, Final
 import pytest
 
 from countermark.files import adapter, archive, gguf, model_folder, npz, torch_weights
+from countermark.sessions.canonical import Spelling
+from countermark.sessions.secrets import Redacted
 from countermark.weights import header
+from countermark.wire import events as wire_events
+from countermark.wire import otlp_records, transcripts
 from tests.faults import Fault, planted, proven_by
 from tests.fuzz import __main__ as campaign
 from tests.fuzz import targets
@@ -17,6 +22,7 @@ from tests.fuzz.targets import TARGETS, Finding, Target, examine, watched
 #: Changed inputs for each target: what a tenth of a second or two allows.
 SHARE: Final = {
     "header": 500, "pickle": 60, "gguf": 250, "archive": 400, "safetensors": 500, "npy": 200, "npz": 250, "adapter": 400, "index": 60,
+    "ingest": 250, "transcript": 120, "otlp-json": 150, "otlp-protobuf": 250,
 }  # fmt: skip
 
 
@@ -53,6 +59,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "npz": planted(npz, "_PACKED", (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)),
     "adapter": planted(adapter, "_sorted_set", lambda key, value: value),
     "index": planted(model_folder, "shard_defects", lambda *given: ()),
+    "ingest": planted(wire_events, "spelled_payload", lambda payload: Spelling(json.dumps(payload), payload)),
+    "transcript": planted(transcripts, "redacted", lambda value, place, named: Redacted(value, ())),
+    "otlp-json": planted(otlp_records, "spelled_json", lambda value, place: Spelling(json.dumps(value), value)),
+    "otlp-protobuf": planted(otlp_records, "spelled_json", lambda value, place: Spelling(json.dumps(value), value)),
 }
 
 

@@ -36,3 +36,18 @@ GGUF: Final = (
     *((1 << 60).to_bytes(8, "little"), b"\xff" * 8, bytes(8), bytes([32, *bytes(7)])),
     *(text(b"general.alignment"), text(b"a")),
 )
+EVENTS: Final = (
+    *JSON,
+    *_SIZES,
+    *b'"type": "message" "payload": "kind":"weights.edit" "session": "time": "2026-12-03T08:00:00Z" "changed": \\u0000 "usage":'.split(),
+)
+OTLP: Final = (
+    *JSON,
+    *_SIZES,
+    *b'"resourceSpans": "scopeLogs": "intValue": "arrayValue":{"values":[ "kvlistValue": "traceId": "timeUnixNano":'.split(),
+)
+#: Tags of fields with small lengths, and numbers of every width.
+PROTOBUF: Final = (
+    *(bytes([number << 3 | kind]) for number in (1, 2, 3, 5, 7) for kind in (0, 1, 2, 5)),
+    *(b"\x00", b"\x7f", b"\xff" * 9 + b"\x01", b"\xff" * 8, bytes(8), b"\x0a\x02\x0a\x00", b"\xed\xa0\xbd", b"\x00weights.edit"),
+)
