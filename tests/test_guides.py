@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from countermark.cli import settings
+from countermark.cli.settings import PROJECT_FILE, Settings, resolve_settings
 from countermark.recipe import ROSTER, AxisUnresolved, Resolution, differing, resolve
 from countermark.recipe.formats import toml
 from countermark.recipe.formats.toml import read_settings, read_toml
@@ -25,11 +27,17 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for said, text in _BLOCK.findall(page) if said == language]
 
 
-def recipes() -> Iterator[tuple[str, str]]:
-    """Path and text of every TOML block in the guides and on the first page."""
+def shown(of_settings: bool) -> Iterator[tuple[str, str]]:
+    """Path and text of every TOML block in the guides and on the first page: recipes, or settings, which begin with their file's name."""
     for path in (ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))):
         for text in blocks(path.read_text(encoding="utf-8"), "toml"):
-            yield path.name, text
+            if text.startswith(f"# {PROJECT_FILE}\n") is of_settings:
+                yield path.name, text
+
+
+def recipes() -> Iterator[tuple[str, str]]:
+    """Path and text of every recipe that is shown."""
+    return shown(of_settings=False)
 
 
 def read(text: str) -> Recipe:
@@ -64,9 +72,18 @@ def misread(text: str) -> bool:
 
 @proven_by(planted(toml, "ENTRIES", {name: entry for name, entry in toml.ENTRIES.items() if name != "rank"}))
 def test_every_shown_recipe_is_read_and_open_only_where_it_says_so() -> None:
-    shown = list(recipes())
-    assert len(shown) >= 6
-    assert [(path, text) for path, text in shown if misread(text)] == []
+    found = list(recipes())
+    assert len(found) >= 6
+    assert [(path, text) for path, text in found if misread(text)] == []
+
+
+@proven_by(planted(settings, "BY_NAME", {}))
+def test_every_shown_setting_is_one(tmp_path: Path) -> None:
+    found = list(shown(of_settings=True))
+    assert found
+    for name, text in found:
+        (tmp_path / PROJECT_FILE).write_text(text, encoding="utf-8")
+        assert isinstance(resolve_settings({}, {}, tmp_path), Settings), name
 
 
 def test_a_recipe_that_says_otherwise_is_noticed() -> None:

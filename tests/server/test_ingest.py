@@ -161,7 +161,13 @@ def test_a_gigabyte_of_nothing_in_a_megabyte_is_stopped_while_it_is_unpacked(ser
 
 @pytest.mark.parametrize(
     ("encoding", "body"),
-    [("br", b"{}"), ("gzip", b"no gzip"), ("gzip", gzip.compress(b"{}")[:-5]), ("gzip", gzip.compress(b"{}") + b"tail"), ("deflate", b"")],
+    [
+        ("br", b"{}"),
+        ("gzip", b"no gzip"),
+        ("gzip", gzip.compress(b"{}", mtime=0)[:-5]),
+        ("gzip", gzip.compress(b"{}", mtime=0) + b"tail"),
+        ("deflate", b""),
+    ],
 )
 def test_a_body_that_cannot_be_unpacked_is_refused(server: Running, encoding: str, body: bytes) -> None:
     answered = server.ask("POST", "/v1/ingest", body, {**JSON, "content-encoding": encoding})
