@@ -160,10 +160,13 @@ def test_a_receiver_that_never_answers_keeps_no_server_from_ending(tmp_path: Pat
 _PROGRAM: Final = """
 import sys
 from pathlib import Path
+from countermark.app import forwarding
 from countermark.app.forwarding import Forward
 from countermark.server import ServerSettings, serve
 from countermark.store.opening import open_sessions
 
+# What it holds when it is killed is held for two seconds and not for twenty.
+forwarding.HELD_S, forwarding._LEFT_S = 2.0, 1.0
 folder = Path(sys.argv[1])
 opened = lambda: open_sessions(f"sqlite:///{folder}", create=True)
 serve(ServerSettings(opened, folder / "tokens.json", port=0, forward=Forward(sys.argv[2])), lambda line: print(line, flush=True))
