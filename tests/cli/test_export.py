@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from countermark.app import exporting
+from countermark.files import durable
 from tests.cli.called import Caller, spawn
 from tests.faults import planted, proven_by
 
@@ -50,7 +51,7 @@ def test_tables_hold_every_event_and_exact_counts(kept: Path, call: Caller) -> N
     assert [count for count in table["changed"].to_pylist() if count is not None] == [_HUGE]
 
 
-@proven_by(planted(exporting.os, "unlink", lambda path: None))
+@proven_by(planted(durable.os, "unlink", lambda path, **more: None))
 def test_an_export_that_is_broken_off_leaves_nothing(kept: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(stored: object) -> bytes:
         raise OSError(28, "No space left on device")

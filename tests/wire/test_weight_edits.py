@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countermark.app.recording import edit_event, events_of
+from countermark.app.recording import edit_event, edits_found
 from countermark.sessions.edits import EventFieldInvalid, WeightEdit
 from countermark.values import NonEmpty, Refused, Sha256, shown
 from countermark.weights.difference import Numbers, TensorDifference, TensorSide, WeightsDifference, totals_of
@@ -122,5 +122,5 @@ def test_what_is_recorded_is_what_is_read(name: str, norm: float, sizes: list[in
 
 
 def test_a_name_that_no_event_carries_refuses_the_record() -> None:
-    found = events_of(WeightsDifference("names", "names", (row("x" * 512), row("y" * 513)), (), totals_of(())), "s")
+    found = edits_found(WeightsDifference("names", "names", (row("x" * 512), row("y" * 513)), (), totals_of(())), "s")
     assert found == Refused(NonEmpty(EventFieldInvalid(f"{'y' * 40}: tensor", shown("y" * 513), "a text of 1 to 512 characters")))

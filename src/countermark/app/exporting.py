@@ -7,18 +7,14 @@ Rules kept here:
 3. A file is written under a name of its own and gets its name when it is whole: an export that is broken off leaves nothing.
 """
 
-import os
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, TypeAlias, get_args
 
 from countermark.app.errors import EnvironmentFailed
 from countermark.app.sessions import PAGE_MAX, list_sessions
-from countermark.files.durable import sync_folder
 from countermark.lines.serving import ParameterUnfit
 from countermark.sessions.filters.binding import FilterDefect
 from countermark.sessions.records import Page, SessionCursor, SessionListed, StoredEvent
@@ -46,16 +42,6 @@ def _ids(store: SessionStore, where: str | None, page: Page[SessionListed, Sessi
         assert not isinstance(more, Refused), "the filter was read before"
         page = more
         yield from (listed.id for listed in page.items)
-
-
-def events_of_sessions(store: SessionStore, sessions: Iterable[str]) -> Iterator[StoredEvent]:
-    """The events of sessions, one session after another, each in its order."""
-    for session in sessions:
-        page = store.events(session, None, PAGE_MAX)
-        yield from page.events
-        while page.next is not None:
-            page = store.events(session, page.next, PAGE_MAX)
-            yield from page.events
 
 
 def export(events: Iterable[StoredEvent], form: Format, into: BinaryIO, progress: Callable[[int], None]) -> int:
@@ -107,19 +93,3 @@ def _table(rows: list[tuple[object, ...]], schema: Any) -> Any:
     pyarrow = _pyarrow()
     columns = zip(*rows, strict=True)
     return pyarrow.table([pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
-
-
-def export_to(path: Path, write: Callable[[BinaryIO], int]) -> int:
-    """Have ``write`` fill a new file at ``path``, which gets its name when it is whole and on the disk. Raises ``FileExistsError`` where
-    something is there already, and ``OSError``."""
-    new = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.new")
-    with open(new, "xb") as file:
-        try:
-            count = write(file)
-            file.flush()
-            os.fsync(file.fileno())
-            os.link(new, path)
-        finally:
-            os.unlink(new)
-    sync_folder(path.parent)
-    return count

@@ -12,19 +12,19 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, final
 
-from countermark.app.sessions import take
+from countermark.app.sessions import events_of, take
 from countermark.files.lines import lines_of
 from countermark.files.reading import OpenFile, open_file, read_small
 from countermark.lines.of_sessions import event_sentence
 from countermark.sessions.canonical import spelled_json
 from countermark.sessions.edits import EventFieldDefect, WeightEdit, read_edit
 from countermark.sessions.events import Batch, Event, EventDefect, EventLineRefused, EventRefused
-from countermark.sessions.records import EventCursor, SessionNotFound
+from countermark.sessions.records import SessionNotFound
 from countermark.store.sessions.interface import SessionStore
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights.difference import WeightsDifference
@@ -56,7 +56,7 @@ def edit_event(edit: WeightEdit, session: str, now_ns: int) -> Event:
     return Event(new_id(), "notification", payload, now_ns, session, start_ns=now_ns)
 
 
-def events_of(found: WeightsDifference, session: str) -> tuple[Event, ...] | Refused[EventFieldDefect]:
+def edits_found(found: WeightsDifference, session: str) -> tuple[Event, ...] | Refused[EventFieldDefect]:
     """One weight-edit event for every changed tensor, in the order of the names; refused where no event can carry some tensor's name."""
     before, after = (root.spell() if isinstance(root, WeightsRoot) else None for root in (found.root_a, found.root_b))
     now_ns = time.time_ns()
@@ -105,14 +105,15 @@ def import_transcripts(
     try:
         if (defects := NonEmpty.of(file for file in opened if not isinstance(file, OpenFile))) is not None:
             return Refused(defects)
-        total, done, found = sum(file.size for file in good), 0, Imported()
+        total, done, tally = sum(file.size for file in good), 0, _Tally()
         for file in good:
-            outcome = _imported(store, file, session or file.name.removesuffix(".jsonl"), named, partial(_onward, progress, done, total))
-            if not isinstance(outcome, Imported):
-                return Refused(NonEmpty(outcome))
-            found, done = _both(found, outcome), done + file.size
+            name = session or file.name.removesuffix(".jsonl")
+            broken_off = _imported(tally, store, file, name, named, partial(_onward, progress, done, total))
+            if broken_off is not None:
+                return Refused(NonEmpty(broken_off))
+            done += file.size
         progress(total, total)
-        return found
+        return tally.whole()
     finally:
         for file in good:
             file.__exit__(None, None, None)
@@ -123,45 +124,58 @@ def _onward(progress: Callable[[int, int], None], before: int, total: int, done:
     progress(before + done, total)
 
 
-def _both(one: Imported, other: Imported) -> Imported:
-    return Imported(
-        one.stored + other.stored,
-        one.duplicates + other.duplicates,
-        one.conflicts + other.conflicts,
-        tuple(dict.fromkeys((*one.sessions, *other.sessions))),
-        one.refused + other.refused,
-        (*one.named, *other.named)[:NAMED_MAX],
-    )
+@dataclass(slots=True)
+class _Tally:
+    """An import while it goes on."""
+
+    stored: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    refused: int = 0
+    sessions: dict[str, None] = field(default_factory=dict[str, None])
+    named: list[EventLineRefused] = field(default_factory=list[EventLineRefused])
+
+    def refuse(self, file: str, line: int, item: EventRefused) -> None:
+        self.refused += 1
+        if len(self.named) < NAMED_MAX:
+            self.named.append(EventLineRefused(file, line, _why(item)))
+
+    def store(self, store: SessionStore, events: Sequence[Event]) -> None:
+        taken = take(store, Batch(tuple(enumerate(events)), ()))
+        self.stored += taken.count("stored")
+        self.duplicates += taken.count("duplicate")
+        self.conflicts += taken.count("conflict")
+        self.sessions.update((event.session, None) for event in events if event.session is not None)
+
+    def whole(self) -> Imported:
+        return Imported(self.stored, self.duplicates, self.conflicts, tuple(self.sessions), self.refused, tuple(self.named))
 
 
 def _imported(
-    store: SessionStore, file: OpenFile, session: str, named: tuple[str, ...], progress: Callable[[int], None]
-) -> Imported | FileDefect:
+    tally: _Tally, store: SessionStore, file: OpenFile, session: str, named: tuple[str, ...], progress: Callable[[int], None]
+) -> FileDefect | None:
+    """Store the events of one file; what kept it from being read to its end."""
     reader = Transcript(session, time.time_ns(), named)
-    found, waiting, done = Imported(), list[Event](), 0
+    waiting, done = list[Event](), 0
     for number, line in enumerate(lines_of(file, LINE_BYTES_MAX)):
         if not isinstance(line, bytes):
             return line
         read = reader.read(line, number)
         done += len(line) + 1
         if isinstance(read, EventRefused):
-            found = _both(found, Imported(refused=1, named=(EventLineRefused(file.name, number + 1, _why(read)),)))
+            tally.refuse(file.name, number + 1, read)
         else:
             waiting.extend(read)
         if len(waiting) >= BATCH_EVENTS:
-            found, waiting = _both(found, _stored(store, waiting)), []
+            tally.store(store, waiting)
+            waiting = []
             progress(min(done, file.size))
-    return _both(found, _stored(store, waiting))
+    tally.store(store, waiting)
+    return None
 
 
 def _why(item: EventRefused) -> str:
     return "; ".join(event_sentence(defect).message for defect in item.defects)
-
-
-def _stored(store: SessionStore, events: Sequence[Event]) -> Imported:
-    taken = take(store, Batch(tuple(enumerate(events)), ()))
-    sessions = tuple(dict.fromkeys(event.session for event in events if event.session is not None))
-    return Imported(taken.count("stored"), taken.count("duplicate"), taken.count("conflict"), sessions)
 
 
 def recorded_edits(files: Sequence[str]) -> tuple[TensorEdit, ...] | Refused[FileDefect | EditUnreadable]:
@@ -186,14 +200,10 @@ def session_edits(store: SessionStore, session: str) -> tuple[TensorEdit, ...] |
         return Refused(NonEmpty(found.defects.first, found.defects.more))
     edits: list[TensorEdit] = []
     defects: list[SessionNotFound | EditUnreadable] = []
-    after: EventCursor | None = None
-    while True:
-        page = store.events(found.id, after)
-        for stored in page.events:
-            edit = edit_of_payload(f"{found.id}:{stored.event.id}", stored.event.payload.value)
-            if isinstance(edit, Refused):
-                defects.extend(edit.defects)
-            elif edit is not None:
-                edits.append(edit)
-        if (after := page.next) is None:
-            return Refused(refused) if (refused := NonEmpty.of(defects)) is not None else tuple(edits)
+    for stored in events_of(store, found.id):
+        edit = edit_of_payload(f"{found.id}:{stored.event.id}", stored.event.payload.value)
+        if isinstance(edit, Refused):
+            defects.extend(edit.defects)
+        elif edit is not None:
+            edits.append(edit)
+    return Refused(refused) if (refused := NonEmpty.of(defects)) is not None else tuple(edits)

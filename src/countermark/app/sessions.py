@@ -8,7 +8,7 @@ Rules kept here:
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, final, get_args
 
@@ -125,6 +125,16 @@ def show_events(
         return Refused(refused)
     assert not isinstance(found, Refused) and not isinstance(after, Unreadable)
     return found, store.events(found.id, after, min(limit, PAGE_MAX))
+
+
+def events_of(store: SessionStore, session: str) -> Iterator[StoredEvent]:
+    """Every event of the session with this id in its order, a page at a time. Raises ``StoreError``."""
+    after: EventCursor | None = None
+    while True:
+        page = store.events(session, after, PAGE_MAX)
+        yield from page.events
+        if (after := page.next) is None:
+            return
 
 
 def search_events(

@@ -45,11 +45,13 @@ def export(
     as_json: JsonOption = False,
 ) -> Answer:
     """Write the events of sessions as JSON lines, CSV or Parquet."""
-    from countermark.app.exporting import events_of_sessions, export_to, sessions_for
     from countermark.app.exporting import export as written
+    from countermark.app.exporting import sessions_for
+    from countermark.app.sessions import events_of
     from countermark.cli.context import name_to_be, settings
     from countermark.cli.progress import exporting
     from countermark.cli.session_reading import of, opened
+    from countermark.files.durable import make_new
     from countermark.lines.texts import counted, number, plain
 
     chosen_form = _form(form, to)
@@ -64,13 +66,17 @@ def export(
         names = tuple(dict.fromkeys(ids)) if sessions else ids
 
         def write(into: "BinaryIO") -> int:
-            events: Iterator[StoredEvent] = events_of_sessions(kept, names)
+            events: Iterator[StoredEvent] = (stored for name in names for stored in events_of(kept, name))
             return written(events, chosen_form, into, exporting())
+
+        def into_descriptor(descriptor: int) -> int:
+            with open(descriptor, "wb", closefd=False) as into:
+                return write(into)
 
         if to is None:
             write(sys.stdout.buffer)
             sys.stdout.flush()
             return Answer(warnings=chosen.warnings)
-        count = export_to(Path(to), write)
+        count = make_new(Path(to), into_descriptor)
     document = {"file": to, "format": chosen_form, "events": number(count)}
     return Answer(document, (Lines((f"{counted(count, 'event')} in {plain(to)}",)),), warnings=chosen.warnings)

@@ -25,14 +25,14 @@ def recorded(difference: "WeightsDifference", session: str | None, into_store: b
     """Keep an event of every changed tensor in the store, in a new file, or in both."""
     if not into_store and into_file is None:
         return Kept()
-    from countermark.app.recording import events_of, new_id
+    from countermark.app.recording import edits_found, new_id
     from countermark.cli.context import new_file, settings
     from countermark.cli.session_reading import of, opened
     from countermark.lines.texts import counted, number, plain
     from countermark.wire.events import event_line
 
     name = session if session is not None else f"diff:{new_id()}"
-    events = of(events_of(difference, name))
+    events = of(edits_found(difference, name))
     what = counted(len(events), "weight edit")
     lines: list[str] = []
     if into_store and events:

@@ -10,24 +10,34 @@ Rules kept here:
 import errno
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def write_new(path: Path, data: bytes) -> None:
     """Create the file with these bytes. Raises ``FileExistsError`` if the name is taken, and other ``OSError`` of the disk."""
-    temporary = _written_beside(path, data)
+    make_new(path, lambda descriptor: write_all(descriptor, memoryview(data)))
+
+
+def make_new(path: Path, write: Callable[[int], T]) -> T:
+    """Create the file with what ``write`` puts into a descriptor, which stays ours; what it returns. Raises as ``write_new`` does."""
+    temporary, made = _written_beside(path, write)
     try:
         os.link(temporary, path, follow_symlinks=False)
     finally:
         _remove(temporary)
     sync_folder(path.parent)
+    return made
 
 
 def replace(path: Path, data: bytes) -> None:
     """Put these bytes in the file's place, whatever was there. Raises ``OSError`` of the disk."""
-    temporary = _written_beside(path, data)
+    temporary, _ = _written_beside(path, lambda descriptor: write_all(descriptor, memoryview(data)))
     try:
         os.replace(temporary, path)
     except BaseException:
@@ -69,20 +79,20 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _written_beside(path: Path, data: bytes) -> Path:
-    """A temporary file beside ``path`` that holds the bytes durably."""
+def _written_beside(path: Path, write: Callable[[int], T]) -> tuple[Path, T]:
+    """A temporary file beside ``path`` that durably holds what ``write`` put there, and what it returned."""
     temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         try:
-            write_all(descriptor, memoryview(data))
+            made = write(descriptor)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except BaseException:
         _remove(temporary)
         raise
-    return temporary
+    return temporary, made
 
 
 def _remove(temporary: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias, cast
 from countermark.lines.runs import moment
 from countermark.lines.texts import Document, JsonValue, counted, number, plain
 from countermark.lines.weight_edits import format_weight_edit
+from countermark.sessions.canonical import as_table
 from countermark.sessions.edits import is_edit
 from countermark.sessions.events import Event
 from countermark.sessions.genai import PICO, operation_of, span_usage, text_of
@@ -106,7 +107,7 @@ def event_row(stored: StoredEvent) -> tuple[str, ...]:
 
 def event_line(event: Event) -> str:
     """An event as one line."""
-    payload = _table(event.payload.value)
+    payload = as_table(event.payload.value)
     said = _said(event, payload)
     notes = [_ODD[event.times.odd]] if event.times.odd in _ODD else []
     if event.replaced:
@@ -130,7 +131,7 @@ def _said(event: Event, payload: _Table) -> str:
 
 
 def _span(event: Event, payload: _Table) -> str:
-    attributes, status = _table(payload.get("attributes")), _table(payload.get("status"))
+    attributes, status = as_table(payload.get("attributes")), as_table(payload.get("status"))
     lasted = event.times.lasted
     parts = [plain(event.name, 120) or "a span"]
     if (model := text_of(attributes, "model")) is not None:
@@ -145,10 +146,6 @@ def _span(event: Event, payload: _Table) -> str:
     if status.get("code") == "error":
         parts.append(f"error {_beginning(status.get('message') or '')}".strip())
     return ", ".join(parts)
-
-
-def _table(value: object) -> _Table:
-    return cast(_Table, value) if isinstance(value, Mapping) else {}
 
 
 def _beginning(words: object) -> str:

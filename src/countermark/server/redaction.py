@@ -12,22 +12,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from countermark.server.tokens import PREFIX
 from countermark.sessions.canonical import spelled_json
 from countermark.sessions.events import Event
-from countermark.sessions.secrets import redacted, standing_for
+from countermark.sessions.secrets import TOKEN, TOKEN_PREFIX, redacted, standing_for, without_named
 from countermark.values import Refused
 
-_OWN: Final = re.compile(PREFIX + r"[A-Za-z0-9_-]{20,200}", re.ASCII)
+_OWN: Final = re.compile(TOKEN, re.ASCII)
 _TEXTS: Final = ("id", "session", "source", "name")
 
 
 def without_tokens(text: str, named: Sequence[str] = ()) -> str:
     """A text without tokens of ours, and without those that are ``named``."""
-    for token in named:
-        if token in text:
-            text = text.replace(token, standing_for("token"))
-    return _OWN.sub(standing_for("token"), text) if PREFIX in text else text
+    text = without_named(text, named)
+    return _OWN.sub(standing_for("token"), text) if TOKEN_PREFIX in text else text
 
 
 def event_without_tokens(event: Event, named: Sequence[str] = ()) -> Event:
@@ -55,4 +52,4 @@ def event_without_tokens(event: Event, named: Sequence[str] = ()) -> Event:
 
 
 def _holds(text: str, named: Sequence[str]) -> bool:
-    return PREFIX in text or any(token in text for token in named)
+    return TOKEN_PREFIX in text or any(token in text for token in named)

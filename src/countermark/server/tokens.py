@@ -26,12 +26,12 @@ from typing import Final, Literal, TypeAlias, cast, final, get_args
 from countermark.app.errors import EnvironmentFailed
 from countermark.files.durable import make_folder, replace
 from countermark.lines.serving import TokenDefect, TokenNameTaken, TokenNameUnfit, TokenNameUnknown, TokenScopeUnknown
+from countermark.sessions.secrets import TOKEN_PREFIX
 from countermark.values import NonEmpty, Refused
 
 Scope: TypeAlias = Literal["ingest", "read", "act"]
 #: What tokens may do: send events; list, show and search; decide about runs.
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-PREFIX: Final = "cmk_"
 FILE: Final = "tokens.json"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -94,7 +94,7 @@ def add_token(path: Path, name: str, scopes: Sequence[str], made: str) -> str | 
         defects += [TokenNameTaken(name) for token in there if token.name == name]
         if (refused := NonEmpty.of(defects)) is not None:
             return Refused(refused)
-        text = PREFIX + secrets.token_urlsafe(32)
+        text = TOKEN_PREFIX + secrets.token_urlsafe(32)
         write((*there, Token(name, wanted, _digest(text), made)))
     return text
 

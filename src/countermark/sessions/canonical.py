@@ -46,6 +46,16 @@ _ENCODED: Final = msgspec.json.Encoder(order="sorted").encode
 _NUL_WRITTEN: Final = b"\\u0000"
 
 
+def as_table(value: object) -> Mapping[str, object]:
+    """A JSON value where it is an object; an empty one where it is anything else."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def as_text(value: object) -> str | None:
+    """A JSON value where it is a text that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class ValueUnspellable:

@@ -11,8 +11,9 @@ Rules kept here:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, cast, final
+from typing import Final, TypeAlias, final
 
+from countermark.sessions.canonical import as_table, as_text
 from countermark.sessions.edits import is_edit
 from countermark.sessions.events import Event
 from countermark.sessions.genai import NO_USAGE, Usage, operation_of, span_usage, text_of, usage_of
@@ -127,7 +128,7 @@ def folded(session: str, events: Iterable[Event]) -> Session:
 
 def share_of(event: Event) -> Share:
     """What one event adds to its session."""
-    payload: _Table = cast(_Table, event.payload.value) if isinstance(event.payload.value, Mapping) else {}
+    payload = as_table(event.payload.value)
     times = event.times
     last = None if times.when is None else times.when + (times.lasted or 0)
     told = _Told()
@@ -140,7 +141,7 @@ def share_of(event: Event) -> Share:
             told = _of_payload(payload, tools=1)
         case "notification":
             if is_edit(payload):
-                told = _Told(edits=1, changed=_whole(payload.get("changed")), tensor=_text(payload.get("tensor")))
+                told = _Told(edits=1, changed=_whole(payload.get("changed")), tensor=as_text(payload.get("tensor")))
             else:
                 told = _of_payload(payload)
         case "tool_result":
@@ -184,7 +185,7 @@ class _Told:
 
 
 def _of_span(event: Event, payload: _Table) -> _Told:
-    attributes, status = _table(payload.get("attributes")), _table(payload.get("status"))
+    attributes, status = as_table(payload.get("attributes")), as_table(payload.get("status"))
     failed = status.get("code") == "error"
     match operation_of(attributes):
         case "chat":
@@ -199,17 +200,9 @@ def _of_span(event: Event, payload: _Table) -> _Told:
 
 def _of_payload(payload: _Table, messages: int = 0, tools: int = 0) -> _Told:
     """An event that is no span says what was used under ``usage``, and of which response under ``responseId``."""
-    usage = _table(payload.get("usage"))
+    usage = as_table(payload.get("usage"))
     read = usage_of(usage.get("inputTokens"), usage.get("outputTokens"), usage.get("cost"))
-    return _Told(messages=messages, tools=tools, usage=read, response=_text(payload.get("responseId")) if usage else None)
-
-
-def _table(value: object) -> _Table:
-    return cast(_Table, value) if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+    return _Told(messages=messages, tools=tools, usage=read, response=as_text(payload.get("responseId")) if usage else None)
 
 
 def _whole(value: object) -> int:

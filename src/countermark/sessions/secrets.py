@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast, final
 
+#: What our own tokens begin with, and what one looks like.
+TOKEN_PREFIX: Final = "cmk_"
+TOKEN: Final = TOKEN_PREFIX + r"[A-Za-z0-9_-]{20,200}"
 #: What a secret looks like, by what it is called in its place.
 FORMS: Final[Mapping[str, str]] = {
     "private key": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?",
@@ -24,7 +27,7 @@ FORMS: Final[Mapping[str, str]] = {
     "AWS key": r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
     "Google key": r"\bAIza[A-Za-z0-9_-]{35}",
     "Weights & Biases key": r"\bwandb_v1_[A-Za-z0-9_]{20,200}",
-    "Countermark token": r"\bcmk_[A-Za-z0-9_-]{20,200}",
+    "Countermark token": rf"\b{TOKEN}",
     "JSON web token": r"\beyJ[A-Za-z0-9_-]{8,4000}\.eyJ[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{8,4000}",
     "authorization": r"(?i:\b(?:bearer|basic)\s{1,4})[A-Za-z0-9._~+/=-]{16,4000}",
     "password in an address": r"(?<=://)[^\s/@:]{1,200}:[^\s/@]{1,200}(?=@)",
@@ -40,7 +43,9 @@ KEYS: Final = frozenset(
 _NAMES: Final = tuple(FORMS)
 _ANY: Final = re.compile("|".join(f"({form})" for form in FORMS.values()))
 #: A text without any of these holds no secret of a known form: most texts are looked at once and quickly.
-_HINT: Final = re.compile(r"-----BEGIN|sk-|hf_|gh[pousr]_|github_pat_|glpat-|xox|AKIA|ASIA|AIza|wandb_v1_|cmk_|eyJ|(?i:bearer|basic)\s|://")
+_HINT: Final = re.compile(
+    r"-----BEGIN|sk-|hf_|gh[pousr]_|github_pat_|glpat-|xox|AKIA|ASIA|AIza|wandb_v1_|" + TOKEN_PREFIX + r"|eyJ|(?i:bearer|basic)\s|://"
+)
 
 
 def standing_for(what: str) -> str:
@@ -63,11 +68,17 @@ def redacted(value: object, place: str, named: Sequence[str] = ()) -> Redacted:
     return Redacted(_without(value, place, tuple(filter(None, named)), places, 0), tuple(places))
 
 
-def redacted_text(text: str, named: Sequence[str] = ()) -> str:
-    """A text without secrets; the same object where it holds none."""
+def without_named(text: str, named: Sequence[str]) -> str:
+    """A text without the ``named`` ones, which are tokens; the same object where it holds none."""
     for secret in named:
         if secret in text:
             text = text.replace(secret, standing_for("token"))
+    return text
+
+
+def redacted_text(text: str, named: Sequence[str] = ()) -> str:
+    """A text without secrets; the same object where it holds none."""
+    text = without_named(text, named)
     if _HINT.search(text) is None:
         return text
     return _ANY.sub(lambda found: standing_for(_NAMES[(found.lastindex or 1) - 1]), text)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast, final
 
-from countermark.sessions.canonical import Spelling, spelled_json
+from countermark.sessions.canonical import Spelling, as_table, as_text, spelled_json
 from countermark.sessions.events import ID_LENGTH_MAX, KEYS, TYPES, Batch, Event, EventRefused, EventType, EventUnreadable
 from countermark.sessions.secrets import redacted
 from countermark.sessions.times import read_time
@@ -66,8 +66,8 @@ class Transcript:
         if isinstance(kind, str) and kind in TYPES and "payload" in record and all(key in KEYS for key in record):
             return self._ours(record, number, places)
         if kind == "session_meta":
-            self._session = _text(_table(record.get("payload")).get("id")) or self._session
-        session = _text(record.get("sessionId")) or _text(record.get("session_id")) or self._session or self._fallback
+            self._session = as_text(as_table(record.get("payload")).get("id")) or self._session
+        session = as_text(record.get("sessionId")) or as_text(record.get("session_id")) or self._session or self._fallback
         self._session = session
         return self._events(record, session[:ID_LENGTH_MAX], number, places)
 
@@ -75,7 +75,7 @@ class Transcript:
         whole = {"session": self._fallback, **record} if not {"session", "trace", "source"} & record.keys() else record
         read = read_event(whole, self._received_ns)
         if isinstance(read, Refused):
-            return EventRefused(number, _text(record.get("id")) or "", read.defects)
+            return EventRefused(number, as_text(record.get("id")) or "", read.defects)
         return (replace(read, sanitized=(*read.sanitized, *places)),)
 
     def _events(self, record: _Table, session: str, number: int, places: tuple[str, ...]) -> tuple[Event, ...] | EventRefused:
@@ -121,13 +121,15 @@ def _parts(record: _Table, place: str) -> Iterator[_Part]:
     """What a record says, in its order."""
     message = record.get("message")
     if isinstance(message, Mapping):
-        yield from _of_message(_table(cast(object, message)), _text(record.get("uuid")) or place)
+        yield from _of_message(as_table(cast(object, message)), as_text(record.get("uuid")) or place)
     elif isinstance(kind := record.get("type"), str) and kind in _ROLLOUT and isinstance(record.get("payload"), Mapping):
-        yield from _of_rollout(kind, _table(record["payload"]), place)
+        yield from _of_rollout(kind, as_table(record["payload"]), place)
     elif isinstance(record.get("role"), str) and "content" in record:
-        yield from _of_message(record, _text(record.get("id")) or place)
+        yield from _of_message(record, as_text(record.get("id")) or place)
     else:
-        yield _Part("notification", {"kind": "transcript", **record}, _text(record.get("uuid")) or place, _text(record.get("type")) or "")
+        yield _Part(
+            "notification", {"kind": "transcript", **record}, as_text(record.get("uuid")) or place, as_text(record.get("type")) or ""
+        )
 
 
 def _of_message(message: _Table, own: str) -> Iterator[_Part]:
@@ -139,14 +141,14 @@ def _of_message(message: _Table, own: str) -> Iterator[_Part]:
         own_id = own if len(blocks) == 1 else f"{own[: ID_LENGTH_MAX - 12]}:{at}"
         yield _of_block(block, told, own_id)
     for at, call in enumerate(cast("list[object]", message.get("tool_calls")) if isinstance(message.get("tool_calls"), list) else []):
-        function = _table(_table(call).get("function"))
-        payload = {"tool": function.get("name"), "arguments": function.get("arguments"), "callId": _table(call).get("id")}
+        function = as_table(as_table(call).get("function"))
+        payload = {"tool": function.get("name"), "arguments": function.get("arguments"), "callId": as_table(call).get("id")}
         yield _Part("tool_call", _said(payload), f"{own[: ID_LENGTH_MAX - 12]}:call:{at}")
 
 
 def _envelope(message: _Table) -> dict[str, object]:
     """What every part of a message repeats: who says it, in which response, and what that used."""
-    usage = _table(message.get("usage"))
+    usage = as_table(message.get("usage"))
     told: dict[str, object] = {"role": message.get("role"), "model": message.get("model")}
     if usage:
         cached = (usage.get(f"cache_{what}_input_tokens") for what in ("creation", "read"))
@@ -159,7 +161,7 @@ def _envelope(message: _Table) -> dict[str, object]:
 def _of_block(block: object, told: _Table, own: str) -> _Part:
     if not isinstance(block, Mapping):
         return _Part("message", {**told, **_said({"text": block})}, own)
-    table = _table(cast("object", block))
+    table = as_table(cast("object", block))
     kind = table.get("type")
     if kind == "tool_use":
         call = {"tool": table.get("name"), "arguments": table.get("input"), "callId": table.get("id")}
@@ -178,7 +180,7 @@ def _of_block(block: object, told: _Table, own: str) -> _Part:
 def _of_rollout(kind: str, payload: _Table, place: str) -> Iterator[_Part]:
     what = payload.get("type") if kind == "response_item" else None
     if what == "message":
-        yield from _of_message(payload, _text(payload.get("id")) or place)
+        yield from _of_message(payload, as_text(payload.get("id")) or place)
         return
     if what in ("function_call", "custom_tool_call", "local_shell_call"):
         arguments = next((payload[key] for key in ("arguments", "input", "action") if key in payload), None)
@@ -188,15 +190,15 @@ def _of_rollout(kind: str, payload: _Table, place: str) -> Iterator[_Part]:
     if what in ("function_call_output", "custom_tool_call_output"):
         yield _Part("tool_result", _said({"callId": payload.get("call_id"), "result": payload.get("output")}), place)
         return
-    info = _table(payload.get("info"))
-    usage, total = _table(info.get("last_token_usage")), _table(info.get("total_token_usage"))
+    info = as_table(payload.get("info"))
+    usage, total = as_table(info.get("last_token_usage")), as_table(info.get("total_token_usage"))
     if kind == "event_msg" and payload.get("type") == "token_count" and usage:
         used = {"inputTokens": usage.get("input_tokens"), "outputTokens": usage.get("output_tokens")}
         # The same count may be told again while nothing was used: the total so far says which response it is of.
         response = f"{place.rpartition(':')[0]}:{total['total_tokens']}" if "total_tokens" in total else place
         yield _Part("notification", {"kind": "tokens", "responseId": response, "usage": _said(used)}, place, "token_count")
         return
-    yield _Part("notification", {"kind": "transcript", "type": kind, "payload": payload}, place, _text(payload.get("type")) or kind)
+    yield _Part("notification", {"kind": "transcript", "type": kind, "payload": payload}, place, as_text(payload.get("type")) or kind)
 
 
 def _said(table: _Table) -> dict[str, object]:
@@ -207,14 +209,6 @@ def _said(table: _Table) -> dict[str, object]:
 def _sum(counts: tuple[object, ...]) -> int | None:
     found = [count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count >= 0]
     return sum(found) if found else None
-
-
-def _table(value: object) -> _Table:
-    return cast(_Table, value) if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _time(value: object) -> int:
