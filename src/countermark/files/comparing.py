@@ -91,11 +91,16 @@ class _Job:
 class _Buffers:
     """One block of each side, made once for each thread's tensor and reused."""
 
-    __slots__ = ("a", "b")
+    __slots__ = ("_whole_a", "a", "b")
 
     def __init__(self, bytes_a: int, bytes_b: int) -> None:
-        self.a = memoryview(bytearray(bytes_a))
+        self._whole_a = bytearray(bytes_a)
+        self.a = memoryview(self._whole_a)
         self.b = memoryview(bytearray(bytes_b))
+
+    def equal(self, size: int) -> bool:
+        """Whether the first ``size`` bytes of both are equal. Two views are compared item by item; this is one call of memcmp."""
+        return self._whole_a.startswith(self.b[:size])
 
     def filled(self, a: Located, b: Located, offset: int, size: int, job: _Job) -> tuple[memoryview, memoryview]:
         """``size`` bytes from ``offset`` of each side."""
@@ -162,7 +167,7 @@ def _same_type(a: Located, b: Located, raw: bool, known: Known, job: _Job) -> tu
     equal_until = 0
     for offset in range(0, a.bytes, step):
         left, right = buffers.filled(a, b, offset, min(step, a.bytes - offset), job)
-        if comparison is None and left != right:
+        if comparison is None and not buffers.equal(len(left)):
             equal_until = offset
             comparison = Comparison(_compared_as(a.span.dtype), _compared_as(b.span.dtype), raw)
             if known.a is None and shared is None:

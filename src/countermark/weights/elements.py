@@ -123,3 +123,31 @@ def numbers_of(dtype: str, data: memoryview) -> Elements:
     if dtype == "BOOL":
         return (np.frombuffer(data, dtype=np.uint8) != 0).astype(np.int8)
     return _TABLES[dtype][codes_of(dtype, data)]
+
+
+@final
+class Wide:
+    """Real numbers as float64, exactly, in memory that is made once and used again: fresh memory for each piece costs as much as what is
+    done with it."""
+
+    __slots__ = ("_codes", "_values")
+
+    def __init__(self, most: int) -> None:
+        """``most``: of how many elements a piece is."""
+        self._codes: NDArray[np.uint32] = np.empty(most, dtype=np.uint32)
+        self._values: NDArray[np.float64] = np.empty(most, dtype=np.float64)
+
+    def of(self, dtype: str, data: memoryview) -> NDArray[np.float64]:
+        """The elements of a float type. They are gone when the next are asked for."""
+        found = self._values[: element_count(dtype, len(data))]
+        if dtype == "BF16":
+            codes = self._codes[: found.size]
+            np.copyto(codes, np.frombuffer(data, dtype="<u2"))
+            np.left_shift(codes, 16, out=codes)
+            np.copyto(found, codes.view(np.float32))
+        elif dtype in _PLAIN:
+            np.copyto(found, np.frombuffer(data, dtype=_PLAIN[dtype]))
+        else:
+            # A code is an index of its table, so that nothing is to be cut off.
+            np.take(_TABLES[dtype], codes_of(dtype, data), out=found, mode="clip")
+        return found

@@ -19,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countermark.weights.difference import Numbers
-from countermark.weights.elements import Elements, codes_of, domain_of, element_count, numbers_of
+from countermark.weights.dtypes import DTYPE_BITS
+from countermark.weights.elements import Elements, Wide, codes_of, domain_of, element_count, numbers_of
 
 #: Elements that are widened at once: few enough for a core's own cache, and for a plain sum of them to keep 13 digits.
 PIECE: Final = 32_768
 _TINY: Final = 2.0**-400
 _HUGE: Final = 2.0**400
+#: Of a sum of squares between these, a part that vanished or was rounded among the smallest float64 is none that anybody sees.
+_SQUARES_MIN: Final = 2.0**-700
 _SQUARES_MAX: Final = 2.0**900
 
 
@@ -73,6 +76,10 @@ def _no_squares() -> SumOfSquares:
     return SumOfSquares()
 
 
+def _two_wide() -> tuple[Wide, Wide]:
+    return Wide(PIECE), Wide(PIECE)
+
+
 @final
 @dataclass(slots=True)
 class Comparison:
@@ -90,47 +97,66 @@ class Comparison:
     squares: SumOfSquares = field(default_factory=_no_squares)
     squares_a: SumOfSquares = field(default_factory=_no_squares)
     squares_b: SumOfSquares = field(default_factory=_no_squares)
+    _wide: tuple[Wide, Wide] = field(default_factory=_two_wide, repr=False)
 
     def add(self, a: memoryview, b: memoryview) -> None:
         """One block of each side, ending with the same element."""
-        elements = element_count(self.dtype_a, len(a))
-        self.elements += elements
-        same_type = self.dtype_a == self.dtype_b
-        if same_type and a == b:
-            if not self.raw:
-                self._norms_of_equal(numbers_of(self.dtype_a, a))
+        # To widen a NaN that is written as a signalling one is no fault that a person is to be warned of.
+        with np.errstate(invalid="ignore"):
+            self._add(a, b)
+
+    def _add(self, a: memoryview, b: memoryview) -> None:
+        self.elements += element_count(self.dtype_a, len(a))
+        if not self.raw and domain_of(self.dtype_a) == domain_of(self.dtype_b) == "float":
+            steps = (PIECE * DTYPE_BITS[self.dtype_a] // 8, PIECE * DTYPE_BITS[self.dtype_b] // 8)
+            for at in range(-(-len(a) // steps[0])):
+                self._real(a[at * steps[0] : (at + 1) * steps[0]], b[at * steps[1] : (at + 1) * steps[1]])
             return
-        if same_type:
-            self.changed += int(np.count_nonzero(codes_of(self.dtype_a, a) != codes_of(self.dtype_b, b)))
+        differing = self._differing(a, b)
         if self.raw:
             return
-        left, right = numbers_of(self.dtype_a, a), numbers_of(self.dtype_b, b)
-        if left.dtype.kind == right.dtype.kind == "f" and self._finite(left, right):
-            return
-        self._values(left, right)
+        left = numbers_of(self.dtype_a, a)
+        if differing == 0:
+            self._norms_of_equal(left)
+        else:
+            self._values(left, numbers_of(self.dtype_b, b))
 
-    def _finite(self, a: Elements, b: Elements) -> bool:
-        """The way of nearly every block: real numbers, all finite, none of a size whose square is lost. False, and nothing is counted,
-        where the block is another one. A difference is finite only if both its numbers are, and 0 only if they are equal."""
-        parts: list[tuple[float, float, float, float, int]] = []
-        for begin in range(0, a.size, PIECE):
-            left = a[begin : begin + PIECE].astype(np.float64)
-            right = b[begin : begin + PIECE].astype(np.float64)
-            squares = (float(np.einsum("i,i->", left, left)), float(np.einsum("i,i->", right, right)))
-            if not (squares[0] < _SQUARES_MAX and squares[1] < _SQUARES_MAX):
-                return False
-            apart = np.subtract(right, left, out=left)
-            largest = max(float(apart.max()), -float(apart.min()))
-            if 0.0 < largest < _TINY:
-                return False
-            parts.append((*squares, float(np.einsum("i,i->", apart, apart)), largest, int(np.count_nonzero(apart))))
-        for square_a, square_b, square, largest, differing in parts:
-            self.squares_a.add_sum(square_a)
-            self.squares_b.add_sum(square_b)
-            self.squares.add_sum(square)
-            self.largest = max(self.largest, largest)
-            self.value_changed += differing
-        return True
+    def _differing(self, a: memoryview, b: memoryview) -> int | None:
+        """Counts the elements that differ in their bits, and says how many; None between different types."""
+        if self.dtype_a != self.dtype_b:
+            return None
+        differing = int(np.count_nonzero(codes_of(self.dtype_a, a) != codes_of(self.dtype_b, b)))
+        self.changed += differing
+        return differing
+
+    def _real(self, a: memoryview, b: memoryview) -> None:
+        """A piece of real numbers: at once where all are finite, and none of a size whose square is lost; else the long way."""
+        differing = self._differing(a, b)
+        left = self._wide[0].of(self.dtype_a, a)
+        square_a = float(np.einsum("i,i->", left, left))
+        if differing == 0:
+            if _kept(square_a, left):
+                self.squares_a.add_sum(square_a)
+                self.squares_b.add_sum(square_a)
+            else:
+                self._norms_of_equal(left)
+            return
+        right = self._wide[1].of(self.dtype_b, b)
+        square_b = float(np.einsum("i,i->", right, right))
+        if not (_kept(square_a, left) and _kept(square_b, right)):
+            self._values(numbers_of(self.dtype_a, a), numbers_of(self.dtype_b, b))
+            return
+        # Of finite numbers, those differ whose difference is not 0.
+        apart = np.subtract(right, left, out=left)
+        square = float(np.einsum("i,i->", apart, apart))
+        if not _kept(square, apart):
+            self._values(numbers_of(self.dtype_a, a), numbers_of(self.dtype_b, b))
+            return
+        self.value_changed += int(np.count_nonzero(apart != 0))
+        self.largest = max(self.largest, _largest(apart))
+        self.squares_a.add_sum(square_a)
+        self.squares_b.add_sum(square_b)
+        self.squares.add_sum(square)
 
     def _norms_of_equal(self, both: Elements) -> None:
         finite = _finite_parts(both)
@@ -218,6 +244,11 @@ def _finite_parts(values: Elements) -> NDArray[np.float64]:
     wide = values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
     finite = np.isfinite(wide)
     return _flat(wide if bool(finite.all()) else wide[finite])
+
+
+def _kept(square: float, values: NDArray[np.float64]) -> bool:
+    """Whether the sum of the squares of numbers is exact: all are finite, and none so large or so small that its square is lost."""
+    return _SQUARES_MIN < square < _SQUARES_MAX or (square == 0.0 and not bool(values.any()))
 
 
 def _largest(flat: NDArray[np.float64]) -> float:
