@@ -29,7 +29,7 @@ def equal(name: str, data: str = "x") -> TensorDifference:
 
 
 def numbers(l2: float | None = 3.0, changed: int | None = 2, created: int = 0) -> Numbers:
-    return Numbers(6, changed, changed, l2, l2, created, 0, 10.0, 10.0, "float")
+    return Numbers(6, changed, changed, l2, l2, created, 0, 10.0, "float")
 
 
 def changed(name: str, found: Numbers) -> TensorDifference:
@@ -135,5 +135,5 @@ def test_each_rule_names_the_tensors_that_break_it_and_removal_always_does() -> 
 def test_relative_is_unknown_where_nothing_can_be_divided_by() -> None:
     assert numbers(3.0).relative() == 0.3
     assert numbers(None).relative() is None
-    zero = Numbers(1, 1, 1, 2.0, 2.0, 0, 0, 0.0, 2.0, "float")
+    zero = Numbers(1, 1, 1, 2.0, 2.0, 0, 0, 0.0, "float")
     assert zero.relative() is None

@@ -13,7 +13,7 @@ X = Sha256("ab" * 32)
 
 def row(name: str, status: Status = "equal", relative: float | None = None, created: int = 0) -> TensorDifference:
     side = TensorSide(name, "F32", (2, 3), X)
-    numbers = None if status not in ("changed", "cast") else Numbers(6, 1, 1, relative, relative, created, 0, 1.0, 1.0, "float")
+    numbers = None if status not in ("changed", "cast") else Numbers(6, 1, 1, relative, relative, created, 0, 1.0, "float")
     return TensorDifference(status, None if status == "only_b" else side, None if status == "only_a" else side, numbers)
 
 

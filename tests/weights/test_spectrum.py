@@ -210,7 +210,7 @@ def test_shapes_are_cut_where_the_shorter_side_is_longest() -> None:
 
 def changed_row(shape: tuple[int, ...], l2: float | None = 1.0, domain: Domain = "float", status: Status = "changed") -> TensorDifference:
     side = TensorSide("w", "F32", shape, Sha256("ab" * 32))
-    return TensorDifference(status, side, side, Numbers(1, 1, 1, l2, l2, 0, 0, l2, l2, domain))
+    return TensorDifference(status, side, side, Numbers(1, 1, 1, l2, l2, 0, 0, l2, domain))
 
 
 def test_what_can_have_no_spectrum_says_why() -> None:

@@ -114,7 +114,7 @@ def test_complex_numbers_by_modulus() -> None:
 
 
 def test_raw_data_has_bits_and_no_values() -> None:
-    assert compared("U8", bytes([1, 2, 3]), bytes([1, 9, 3]), raw=True) == Numbers(3, 1, None, None, None, 0, 0, None, None, "raw")
+    assert compared("U8", bytes([1, 2, 3]), bytes([1, 9, 3]), raw=True) == Numbers(3, 1, None, None, None, 0, 0, None, "raw")
 
 
 def test_a_cast_has_no_changed_bits_and_exact_values() -> None:

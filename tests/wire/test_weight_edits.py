@@ -20,7 +20,7 @@ from tests.wire.test_events import first_alone
 
 A, B = (Sha256(hashlib.sha256(text).hexdigest()) for text in (b"a", b"b"))
 ROOT: Final = f"wr1:{A.hex}"
-NUMBERS: Final = Numbers(6, 3, 2, 0.5, 0.25, 1, 0, 2.0, 2.0, "float")
+NUMBERS: Final = Numbers(6, 3, 2, 0.5, 0.25, 1, 0, 2.0, "float")
 
 
 def row(name: str = "w", shape: tuple[int, ...] = (2, 3), numbers: Numbers = NUMBERS) -> TensorDifference:
@@ -95,7 +95,7 @@ def test_a_shape_that_no_event_carries_is_left_out_and_said() -> None:
 
 
 def test_raw_data_has_no_numbers_but_the_bits() -> None:
-    found = edit_of(row(numbers=Numbers(6, 3, None, None, None, 0, 0, None, None, "raw")), None, None)
+    found = edit_of(row(numbers=Numbers(6, 3, None, None, None, 0, 0, None, "raw")), None, None)
     assert found is not None
     assert sorted(found.payload()) == ["changed", "dtype", "kind", "sha256After", "sha256Before", "shape", "tensor"]
 
@@ -113,7 +113,7 @@ def test_rows_that_edit_no_values_of_one_tensor_are_no_events(status: Any) -> No
     st.lists(st.integers(0, 2**40), max_size=16),
 )
 def test_what_is_recorded_is_what_is_read(name: str, norm: float, sizes: list[int]) -> None:
-    edit = edit_of(row(name, tuple(sizes), Numbers(6, 3, 2, norm, norm, 1, 0, 2.0, 2.0, "float")), ROOT, ROOT)
+    edit = edit_of(row(name, tuple(sizes), Numbers(6, 3, 2, norm, norm, 1, 0, 2.0, "float")), ROOT, ROOT)
     assert edit is not None
     text = event_line(edit_event(edit, "s", 10**18))
     assert edits_of("e", text) == (TensorEdit("e:1", name, A, B, "F32", tuple(sizes)),)

@@ -38,7 +38,6 @@ class Numbers:
     non_finite_created: int
     non_finite_cleared: int
     norm_a: float | None
-    norm_b: float | None
     domain: Domain
 
     def relative(self) -> float | None:
