@@ -111,6 +111,56 @@ def test_known_digests_of_a_stand_in_for_hashing_and_equal_tensors_inherit_them(
     assert [side and side.sha256 for side in (rows["w"].a, rows["w"].b)] == [known, digest(edited(before, 50))]
 
 
+def looked_at_item_by_item() -> AbstractContextManager[object]:
+    """Two equal blocks are taken for different ones, and looked into."""
+    return planted(comparing._Buffers, "equal", lambda self, size: False)()
+
+
+@proven_by(looked_at_item_by_item)
+def test_equal_bytes_are_read_once_a_side_hashed_once_for_both_and_not_at_all_where_one_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "BLOCK_ELEMENTS", 16)
+    one, other = many(100), many(60, seed=2)
+    after = edited(other, 40)
+    read, hashed = list[int](), list[int]()
+    real = comparing._fill
+
+    class Counting:
+        def __init__(self, real: "hashlib._Hash | None" = None) -> None:
+            self._real = real or hashlib.sha256()
+
+        def update(self, data: memoryview) -> None:
+            hashed.append(len(data))
+            self._real.update(data)
+
+        def copy(self) -> "Counting":
+            return Counting(self._real.copy())
+
+        def hexdigest(self) -> str:
+            return self._real.hexdigest()
+
+    class Hashes:
+        sha256 = Counting
+
+    def counted(file: OpenFile, buffer: memoryview, begin: int) -> None:
+        read.append(len(buffer))
+        real(file, buffer, begin)
+
+    monkeypatch.setattr(comparing, "_fill", counted)
+    monkeypatch.setattr(comparing, "hashlib", Hashes)
+    costs: list[tuple[int, int]] = []
+    with sides(tmp_path, {"same": one, "w": other}, {"same": one, "w": after}) as (left, right):
+        for known in ({}, {"same": digest(one), "w": digest(other)}):
+            read.clear()
+            hashed.clear()
+            assert {name: row.status for name, row in rows_of(left, right, known=known).items()} == {"same": "equal", "w": "changed"}
+            costs.append((sum(read), sum(hashed)))
+    # What is equal before the first difference (32 numbers) is read again for the norms, and for B's hash where no hash of A was made.
+    equal, once = 4 * 32, 2 * 400 + 2 * 240
+    assert costs == [(once + equal, 400 + equal + 2 * (240 - equal)), (once + 2 * equal, 240)]
+
+
 def test_casts_common_rows_and_lonely_tensors_have_rows_of_their_own(tmp_path: Path) -> None:
     half: Tensor = ("F16", [3], struct.pack("<3e", 1, 2, 3))
     grown: Tensor = ("F32", [3, 1], f32(1, 9, 3)[2])

@@ -10,7 +10,7 @@ Rules kept here:
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO, final
 
@@ -69,6 +69,17 @@ class Answer:
     code: int = DONE
     run: str | None = None
     summary: str | None = None
+
+
+def known_defects(found: Iterable[object]) -> "tuple[AnyDefect, ...]":
+    """Defects as all surfaces know them. Their sentences take longer to import than a small file to be read, and where there are no defects
+    nobody needs them."""
+    kept = tuple(found)
+    if not kept:
+        return ()
+    from countermark.lines.defects import known
+
+    return known(kept)
 
 
 def refused(defects: "Sequence[AnyDefect]", document: Mapping[str, JsonValue] | None = None, code: int = REFUSED) -> Answer:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from countermark.cli.answers import REFUSED, Answer, Lines
+from countermark.cli.answers import REFUSED, Answer, Lines, known_defects
 from countermark.cli.options import FreshOption, JsonOption, StoreOption
 
 
@@ -24,7 +24,6 @@ def weights_apply_root(
     from countermark.cli.failures import CallRefused
     from countermark.cli.progress import hashing
     from countermark.cli.weights_events import claimed_edits
-    from countermark.lines.defects import known
     from countermark.lines.texts import counted, number
     from countermark.values import Refused
 
@@ -32,8 +31,8 @@ def weights_apply_root(
     claimed = claimed_edits(events, store)
     found = apply_root(existing_path(base, "a folder of weights or one file of them"), claimed, cache, hashing(base))
     if isinstance(found, Refused):
-        raise CallRefused(known(found.defects))
+        raise CallRefused(known_defects(found.defects))
     lines = (found.root.spell(), f"{counted(found.edits, 'edit')} of {counted(found.edited, 'tensor')} on {found.base.spell()}")
     document = {"base": found.base.spell(), "root": found.root.spell(), "edits": number(found.edits), "edited": number(found.edited)}
-    defects = known(cache.disagreed)
-    return Answer(document, (Lines(lines),), defects, known(cache.warnings), REFUSED if defects else 0)
+    defects = known_defects(cache.disagreed)
+    return Answer(document, (Lines(lines),), defects, known_defects(cache.warnings), REFUSED if defects else 0)

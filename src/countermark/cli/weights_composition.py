@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from countermark.cli.answers import REFUSED, Answer, Lines, Table
+from countermark.cli.answers import REFUSED, Answer, Lines, Table, known_defects
 from countermark.cli.options import FreshOption, JsonOption
 
 _ADAPTER = "A folder of an adapter; repeatable, in the order in which they are applied."
@@ -34,7 +34,6 @@ def weights_composition(
     from countermark.cli.progress import hashing
     from countermark.files.composition import Loading
     from countermark.lines.composition import PARTS, beside_it, composition_document, composition_rows
-    from countermark.lines.defects import known
     from countermark.values import Refused
 
     existing_path(base, "a folder of a model, or one file of weights")
@@ -42,12 +41,12 @@ def weights_composition(
     cache = digest_cache(fresh)
     found = compose(loading, made, cache, hashing)
     if isinstance(found, Refused):
-        raise CallRefused(known(found.defects))
+        raise CallRefused(known_defects(found.defects))
     ran, beside, sources = found.measured.composition, found.measured.base_artifact, found.measured.sources
     lines = [ran.digest().spell()]
     if found.derivation is not None:
         lines.append(f"{found.derivation.made.spell()} was made of it ({made})")
     blocks = (Lines(tuple(lines)), Table(PARTS, (*composition_rows(ran, sources), *beside_it(beside))))
     document = composition_document(ran, beside, sources, found.derivation)
-    warnings, defects = known((*found.measured.unknown, *cache.warnings)), known(cache.disagreed)
+    warnings, defects = known_defects((*found.measured.unknown, *cache.warnings)), known_defects(cache.disagreed)
     return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countermark.cli.answers import REFUSED, Answer, Lines, Table
+from countermark.cli.answers import REFUSED, Answer, Lines, Table, known_defects
 from countermark.cli.options import FreshOption, JsonOption, StoreOption
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from countermark.app.weights import Compared
     from countermark.files.digest_cache import DigestCache
-    from countermark.lines.defects import AnyDefect
     from countermark.lines.surface import DifferenceFailsOn
     from countermark.lines.texts import Document
     from countermark.weights.difference import Rule, Surprises, TensorDifference
@@ -72,7 +71,7 @@ def weights_diff(
     found = _compared(a, b, partial, spectrum, cache, base_root)
     difference = found.found
     surprises = surprises_of(difference.rows, expect or ())
-    defects = _known((*_failed(difference.rows, rules, surprises), *not_borne_out(difference, claimed), *cache.disagreed))
+    defects = known_defects((*_failed(difference.rows, rules, surprises), *not_borne_out(difference, claimed), *cache.disagreed))
     kept = recorded(difference, session, record, store, record_to)
     if svg is not None:
         new_file(svg, "--svg", picture(found, surprises, a, b))
@@ -90,7 +89,7 @@ def weights_diff(
         *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()),
     )
     document = {**_document(found, a, b, base_root), "recorded": kept.document}
-    warnings = _known((*found.left_out_a, *found.left_out_b, *dict.fromkeys(found.notes), *cache.warnings))
+    warnings = known_defects((*found.left_out_a, *found.left_out_b, *dict.fromkeys(found.notes), *cache.warnings))
     return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)
 
 
@@ -104,16 +103,6 @@ def _failed(rows: "Iterable[TensorDifference]", rules: "Iterable[Rule]", surpris
     from countermark.lines.surface import DifferenceFailsOn
 
     return tuple(DifferenceFailsOn(rule, names) for rule, names in broken)
-
-
-def _known(found: "Iterable[object]") -> "tuple[AnyDefect, ...]":
-    """Defects as all surfaces know them. Their sentences are imported only where there are any: that is a tenth of a small comparison."""
-    kept = tuple(found)
-    if not kept:
-        return ()
-    from countermark.lines.defects import known
-
-    return known(kept)
 
 
 def _document(found: "Compared", a: str, b: str, base_root: "str | None") -> "Document":
@@ -165,7 +154,7 @@ def _compared(a: str, b: str, partial: bool, spectrum: "bool | None", cache: "Di
         measuring=watching[1],
     )
     if isinstance(found, Refused):
-        raise CallRefused(_known(found.defects))
+        raise CallRefused(known_defects(found.defects))
     return found
 
 

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countermark.cli.answers import REFUSED, Answer, Table
+from countermark.cli.answers import REFUSED, Answer, Table, known_defects
 from countermark.cli.options import FreshOption, JsonOption
 
 if TYPE_CHECKING:
     from countermark.files.measuring import MeasuredForm
+    from countermark.lines.defects import AnyDefect
     from countermark.lines.texts import Document
     from countermark.values import Digest
 
@@ -27,8 +28,6 @@ def weights_root(
     from countermark.cli.context import digest_cache, existing_path, name_to_be
     from countermark.cli.failures import WrongCall
     from countermark.cli.progress import hashing
-    from countermark.lines.defects import AnyDefect, defect_documents, known
-    from countermark.lines.texts import Document
     from countermark.lines.weights import root_told
     from countermark.values import Refused
     from countermark.weights.sameness import sameness_defect
@@ -46,22 +45,26 @@ def weights_root(
         before = cache.hashed
         found = measured(existing_path(path, "a folder of weights or one file of them"), cache, hashing(path))
         if isinstance(found, Refused):
-            against = known(found.defects)
+            from countermark.lines.defects import defect_documents
+
+            against = known_defects(found.defects)
             defects.extend(against)
             documents.append({"ok": False, "path": path, "defects": defect_documents(against)})
             continue
         _write_lines(lines, found)
-        notes.extend(known(found.notes))
+        notes.extend(known_defects(found.notes))
         if said is not None and (defect := sameness_defect(said, found.digests())) is not None:
-            defects.extend(known([defect]))
+            defects.extend(known_defects([defect]))
         document = _document(found, cache.hashed - before)
         documents.append({"ok": True, "path": path, **document, "defects": []})
         tensors = "-" if found.tensors is None else str(found.tensors)
         rows.append((path, root_told(found.root), found.files.spell(), tensors, str(found.bytes), str(cache.hashed - before)))
     top = {key: value for key, value in documents[0].items() if key not in ("ok", "defects")} if len(documents) == 1 else {}
     blocks = (Table(("path", "root", "files", "tensors", "bytes", "hashed"), tuple(rows)),) if rows else ()
-    defects.extend(known(cache.disagreed))
-    return Answer({**top, "weights": documents}, blocks, tuple(defects), (*notes, *known(cache.warnings)), REFUSED if defects else 0)
+    defects.extend(known_defects(cache.disagreed))
+    return Answer(
+        {**top, "weights": documents}, blocks, tuple(defects), (*notes, *known_defects(cache.warnings)), REFUSED if defects else 0
+    )
 
 
 def _digest(text: str | None) -> "Digest | None":

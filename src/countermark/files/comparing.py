@@ -3,7 +3,8 @@
 Rules kept here:
 
 1. Two threads, each with a tensor of its own and two small buffers: reading, hashing and comparing release the interpreter's lock.
-2. Blocks that are equal are hashed once for both sides; from the first block that differs, each side has a hash of its own.
+2. Blocks are held against each other as memory: those that are equal are hashed once for both sides, and not looked into; from the first
+   block that differs, each side has a hash of its own.
 3. What is known of either side's digests (recorded for just these files) is not hashed again; values are compared all the same. Two tensors
    whose bytes say the opposite of their digests refuse the comparison: what was recorded is not of these files.
 4. A short read, or a file that is another one afterwards, refuses the whole comparison: never a number from two versions of a file.
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import Final, Literal, Protocol, Self, final
+from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, final
 
 from countermark.files.located import Located
 from countermark.files.opened_weights import OpenedWeights
@@ -26,6 +27,9 @@ from countermark.weights.difference import CommonRows, Numbers, TensorDifference
 from countermark.weights.dtypes import DTYPE_BITS
 from countermark.weights.pairing import Pair, Pairing
 from countermark.weights.refusals import DigestsContradict, FileDefect
+
+if TYPE_CHECKING:
+    from countermark.weights.statistics import Comparison as _Comparison
 
 #: Elements in a block: 1 MiB of 32-bit numbers, and a multiple of what any packing needs.
 BLOCK_ELEMENTS: Final = 1 << 18
@@ -103,10 +107,12 @@ class _Buffers:
         return self._whole_a.startswith(self.b[:size])
 
     def filled(self, a: Located, b: Located, offset: int, size: int, job: _Job) -> tuple[memoryview, memoryview]:
-        """``size`` bytes from ``offset`` of each side."""
+        """``size`` bytes from ``offset`` of each side; where both are one, they are read once."""
         job.advance(2 * size)
         left, right = self.a[:size], self.b[:size]
         _fill(a.file, left, a.begin + offset)
+        if a is b:
+            return left, left
         _fill(b.file, right, b.begin + offset)
         return left, right
 
@@ -156,18 +162,19 @@ def _compared_as(dtype: str) -> str:
 
 def _same_type(a: Located, b: Located, raw: bool, known: Known, job: _Job) -> tuple[Numbers | None, Sha256, Sha256]:
     """Two tensors of one type and size: their numbers (None: all bytes are equal) and digests."""
-    from countermark.weights.statistics import Comparison
-
     step = _block_bytes(a.span.dtype)
     buffers = _Buffers(min(step, max(a.bytes, 1)), min(step, max(b.bytes, 1)))
     # As long as all is equal, one hash is of both sides; where a digest is known, there is none until a difference shows.
     shared: Hash | None = hashlib.sha256() if known.a is None and known.b is None else None
     hash_a, hash_b = shared, None
-    comparison: Comparison | None = None
+    comparison: _Comparison | None = None
     equal_until = 0
     for offset in range(0, a.bytes, step):
         left, right = buffers.filled(a, b, offset, min(step, a.bytes - offset), job)
         if comparison is None and not buffers.equal(len(left)):
+            # Equal weights do without NumPy, and where one thread waits for it the other reads on.
+            from countermark.weights.statistics import Comparison
+
             equal_until = offset
             comparison = Comparison(_compared_as(a.span.dtype), _compared_as(b.span.dtype), raw)
             if known.a is None and shared is None:

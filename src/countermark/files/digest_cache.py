@@ -12,6 +12,7 @@ Rules kept here:
 4. Only entries of the same user count; the folder is made for that user alone. Nothing fails because a cache cannot be kept.
 5. Whoever reads the files of one thing with many readers (a checkpoint, whose layouts know nothing of digests) says once for all of them
    what is kept and who watches: ``measured_with``.
+6. What a second thread measures is kept when both are done (``beside``, ``settle``): which of the two was first shows nowhere.
 """
 
 import hashlib
@@ -21,13 +22,13 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Final, TypeAlias, final
 
+from countermark.files import durable
 from countermark.files.documents import as_list, parse_object
-from countermark.files.durable import replace
 from countermark.files.reading import Bytes, OpenFile, Progress, ShortRead, Stamp, list_folder, open_file, reason
 from countermark.values import Sha256, Unreadable
 from countermark.weights.refusals import (
@@ -47,6 +48,8 @@ _FORM: Final = "countermark digests 1"
 
 #: Bytes ``begin`` to ``end`` of a file.
 Range: TypeAlias = tuple[int, int]
+#: A file's name, its stamp, and what was measured of it.
+_Measured: TypeAlias = tuple[str, Stamp, Mapping[Range, Sha256]]
 CacheWarning: TypeAlias = "CachedDigestsDamaged | CacheUnwritable"
 
 
@@ -63,6 +66,7 @@ class DigestCache:
     warnings: list[CacheWarning] = field(default_factory=list[CacheWarning])
     disagreed: list[CachedDigestsDisagree] = field(default_factory=list[CachedDigestsDisagree])
     hashed: int = 0
+    _later: list[_Measured] | None = None
     _began_ns: int = field(init=False)
     _lock: Lock = field(default_factory=Lock)
 
@@ -76,6 +80,9 @@ class DigestCache:
     def keep(self, file: str, stamp: Stamp, measured: Mapping[Range, Sha256]) -> None:
         """Keep digests that were just measured of ``file``, which had this stamp before and after."""
         if self.folder is None or not measured:
+            return
+        if self._later is not None:
+            self._later.append((file, stamp, measured))
             return
         with self._lock:
             kept = self._read(stamp)
@@ -94,6 +101,16 @@ class DigestCache:
         """So many bytes were measured."""
         with self._lock:
             self.hashed += measured
+
+    def beside(self) -> "DigestCache":
+        """This cache for a thread beside ours, which keeps nothing by itself."""
+        return replace(self, hashed=0, _later=[])
+
+    def settle(self, other: "DigestCache") -> None:
+        """Keep and count what was measured with a cache that ``beside`` gave."""
+        for each in other._later or ():
+            self.keep(*each)
+        self.count(other.hashed)
 
     def _place(self, stamp: Stamp) -> str:
         return f"{stamp.device:x}-{stamp.inode:x}.json"
@@ -118,7 +135,7 @@ class DigestCache:
         assert self.folder is not None
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace(self.folder / self._place(stamp), _text(stamp, ranges))
+            durable.replace(self.folder / self._place(stamp), _text(stamp, ranges))
             self._bound()
         except OSError as error:
             self._tell(CacheUnwritable(str(self.folder), reason(error)))

@@ -6,16 +6,20 @@ Rules kept here:
    digest of their files alone, and are not read beyond it; a GGUF file of packed blocks holds types that a root cannot spell.
 2. What keeps safetensors from being read as what they say refuses them; a pickle is never judged by its contents.
 3. Both digests are taken even where one is refused, so that every defect of both is named.
+4. Each has a thread, because they are two hashes of the same bytes: side by side they go through the files at one pace, so that what one
+   read the other finds in memory. Whoever stops the one stops the other.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Final, final
 
-from countermark.files.digest_cache import DigestCache, hash_ranges
-from countermark.files.exact import measure_exact
+from countermark.files.digest_cache import DigestCache, hash_ranges, measured_with
+from countermark.files.exact import MeasuredFiles, measure_exact
 from countermark.files.located import Located
 from countermark.files.model_folder import PICKLED_INDEX, SINGLE_FILES, MeasuredWeights, TotalProgress, hub_blobs, measure_weights
 from countermark.files.opened_weights import OpenedWeights, OtherFile, PickledShards, form_of, open_weights
@@ -67,8 +71,7 @@ def measure_form(
     path: Path, cache: DigestCache | None = None, progress: TotalProgress | None = None
 ) -> MeasuredForm | Refused[WeightsDefect | ExactDefect]:
     """The weights of a folder or of one file, whatever their form."""
-    inside = _inside(path, cache, progress)
-    files = measure_exact(path, cache)
+    inside, files = _both(path, cache, progress)
     refusals = [part for part in (inside, files) if isinstance(part, Refused)]
     if (defects := NonEmpty.of(dict.fromkeys(defect for refusal in refusals for defect in refusal.defects))) is not None:
         return Refused(defects)
@@ -77,6 +80,37 @@ def measure_form(
     size = files.bytes if inside.bytes is None else inside.bytes
     whole = None if is_folder(path) else files.files[0][1]
     return MeasuredForm(inside.root, files.digest, inside.tensors, size, inside.kind, inside.lines, whole, inside.notes)
+
+
+class _Stopped(Exception):
+    """The other thread failed, or a person interrupted it."""
+
+
+def _both(
+    path: Path, cache: DigestCache | None, progress: TotalProgress | None
+) -> tuple[_Inside | Refused[WeightsDefect], MeasuredFiles | Refused[ExactDefect]]:
+    """What is inside of the files, and the files themselves, side by side."""
+    stop, beside = Event(), None if cache is None else cache.beside()
+
+    def look(_: int) -> None:
+        if stop.is_set():
+            raise _Stopped
+
+    def exact() -> MeasuredFiles | Refused[ExactDefect]:
+        with measured_with(None, look):
+            return measure_exact(path, beside)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="exact files") as pool:
+        waiting = pool.submit(exact)
+        try:
+            inside = _inside(path, cache, progress)
+            files = waiting.result()
+        except BaseException:
+            stop.set()
+            raise
+    if cache is not None and beside is not None:
+        cache.settle(beside)
+    return inside, files
 
 
 def _inside(path: Path, cache: DigestCache | None, progress: TotalProgress | None) -> _Inside | Refused[WeightsDefect]:
