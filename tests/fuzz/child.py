@@ -8,7 +8,8 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["countermark.files", "countermark.weights", "pickletools", "zipfile"]):
-    from countermark.files import archive, documents, gguf, npz, opened_weights, pickles, safetensors, torch_weights  # noqa: F401
+    from countermark.files import archive, documents, gguf, npz, opened_weights, pickles, safetensors, torch_weights, zstd  # noqa: F401
+    from countermark.files.layouts import dcp_metadata, ocdbt, orbax  # noqa: F401
 
 from tests.fuzz.targets import TARGETS, examine, watched
 

@@ -20,7 +20,7 @@ from typing import Final, NoReturn, final
 
 from tests.files import ggufs, tensors, torchfiles
 from tests.files.folders import adapter_bytes, adapter_config, generators, optimizer, scheduler
-from tests.fuzz import documents, events, others, stored, words
+from tests.fuzz import documents, events, layouts, others, stored, words
 
 SECONDS_MAX: Final = 5
 MEMORY_BASE: Final = 16 << 20
@@ -146,6 +146,10 @@ TARGETS: Final = {
         Target("npz", lambda: tuple(others.archives()), others.npz, words.ZIP),
         Target("adapter", lambda: documents.adapters(adapter_config()), documents.adapter, words.JSON),
         Target("index", documents.indexes, documents.index, words.INDEX),
+        Target("dcp-metadata", layouts.metadatas, layouts.dcp_metadata, words.DCP),
+        Target("ocdbt", layouts.blocks, layouts.ocdbt, words.OCDBT),
+        Target("orbax", layouts.trees, layouts.orbax, words.ORBAX),
+        Target("zstd", layouts.frames, layouts.zstandard, words.ZSTD),
         Target("ingest", events.bodies, events.ingest, words.EVENTS),
         Target("transcript", events.transcripts, events.transcript, words.EVENTS),
         Target("otlp-json", lambda: events.requests("json"), lambda data: events.otlp("json", data), words.OTLP),

@@ -2,12 +2,15 @@
 
 import json
 import zipfile
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from countermark.files import adapter, archive, gguf, model_folder, npz, torch_weights
+from countermark.files import adapter, archive, gguf, model_folder, npz, torch_weights, zstd
+from countermark.files.layouts import arrays, dcp_metadata, ocdbt, orbax
 from countermark.sessions.canonical import Spelling
 from countermark.sessions.secrets import Redacted
 from countermark.weights import header
@@ -22,6 +25,7 @@ from tests.fuzz.targets import TARGETS, Finding, Target, examine, watched
 #: Changed inputs for each target: what a tenth of a second or two allows.
 SHARE: Final = {
     "header": 500, "pickle": 60, "gguf": 250, "archive": 400, "safetensors": 500, "npy": 200, "npz": 250, "adapter": 400, "index": 60,
+    "dcp-metadata": 150, "ocdbt": 150, "orbax": 20, "zstd": 400,
     "ingest": 250, "transcript": 120, "otlp-json": 150, "otlp-protobuf": 250,
 }  # fmt: skip
 
@@ -47,6 +51,15 @@ def _rows_believed(told: object) -> tuple[str, bool, tuple[int, ...]]:
     return dtype, False, shape
 
 
+def _all_that_is_left(self: ocdbt._Bytes, size: int) -> bytes:
+    self.at += size
+    return self.content[self.at - size : self.at] or b"\0"
+
+
+def _but_the_first(tree: Mapping[str, object]) -> Iterator[arrays.Leaf]:
+    return islice(arrays.leaves(tree), 1, None)
+
+
 npz_told: Final = npz._told
 #: For each target a fault of the reader that its judge must see.
 FAULTS: Final[dict[str, Fault]] = {
@@ -59,6 +72,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "npz": planted(npz, "_PACKED", (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)),
     "adapter": planted(adapter, "_sorted_set", lambda key, value: value),
     "index": planted(model_folder, "shard_defects", lambda *given: ()),
+    "dcp-metadata": planted(dcp_metadata, "_covers", lambda shape, chunks: ()),
+    "ocdbt": planted(ocdbt._Bytes, "take", _all_that_is_left),
+    "orbax": planted(orbax, "leaves", _but_the_first),
+    "zstd": planted(zstd, "MAGIC", b""),
     "ingest": planted(wire_events, "spelled_payload", lambda payload: Spelling(json.dumps(payload), payload)),
     "transcript": planted(transcripts, "redacted", lambda value, place, named: Redacted(value, ())),
     "otlp-json": planted(otlp_records, "spelled_json", lambda value, place: Spelling(json.dumps(value), value)),

@@ -51,3 +51,21 @@ PROTOBUF: Final = (
     *(bytes([number << 3 | kind]) for number in (1, 2, 3, 5, 7) for kind in (0, 1, 2, 5)),
     *(b"\x00", b"\x7f", b"\xff" * 9 + b"\x01", b"\xff" * 8, bytes(8), b"\x0a\x02\x0a\x00", b"\xed\xa0\xbd", b"\x00weights.edit"),
 )
+#: What a ``.metadata`` is made of.
+DCP: Final = (
+    *PICKLE,
+    *(b"ctorch\nSize\n", b"ctorch.distributed.checkpoint.metadata\nChunkStorageMetadata\n", b"cpathlib\nPosixPath\n", b"ctorch\nint64\n"),
+    *b"offsets sizes chunks fqn offset relative_path length __0_0.distcp ../x.distcp".split(),
+)
+#: Numbers of seven bits a byte: small ones, one of 32 bits, one of 64, and one that has no end.
+OCDBT: Final = (b"\x01", b"\x7f", b"\x80\x01", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\xff" * 11)
+ORBAX: Final = (
+    *JSON,
+    *_SIZES,
+    *b'"tree_metadata": "key_metadata": "value_metadata": "write_shape":[] "jax.Array" "use_ocdbt":true "use_zarr3":true "../x"'.split(),
+)
+#: The start of a frame, of one that is skipped, and the heads of blocks: raw, repeated and compressed, the last and not.
+ZSTD: Final = (
+    *(b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18", b"\x20\x04", b"\x60\x00\x00", b"\xe0" + b"\xff" * 8),
+    *(b"\x01\x00\x00", b"\x03\xff\xff", b"\x02\xff\x1f", b"\x05\x00\x00", b"\xff\xff\xff"),
+)

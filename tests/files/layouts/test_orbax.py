@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -321,3 +323,35 @@ def test_an_index_that_nobody_wrote_is_an_answer(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(data)
     found = read_database(tmp_path, "")
     assert isinstance(found, Database) and found.places == {"k": Place("", 0, 1, b"v"), "l": Place("", 0, 0, b"")}
+
+
+def leaves_of_any_kind(tree: Mapping[str, object]) -> Iterator[arrays.Leaf]:
+    """What does not say what it is is taken for something that is no array."""
+    return (replace(leaf, kind=leaf.kind or "other") for leaf in arrays.leaves(tree))
+
+
+LEAVES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no names": lambda leaf: {**leaf, "key_metadata": None},
+    "a part without a name": lambda leaf: {**leaf, "key_metadata": [*leaf["key_metadata"], {"key_type": 2}]},
+    "a part that is none": lambda leaf: {**leaf, "key_metadata": [*leaf["key_metadata"], "count"]},
+    "no value": lambda leaf: {"key_metadata": leaf["key_metadata"]},
+    "no kind of value": lambda leaf: {**leaf, "value_metadata": {"write_shape": []}},
+    "a number for a kind": lambda leaf: {**leaf, "value_metadata": {"value_type": 4}},
+    "no leaf": lambda leaf: "leaf",
+}
+
+
+@proven_by(planted(orbax, "leaves", leaves_of_any_kind))
+def test_a_leaf_that_does_not_say_what_it_is_speaks_against_the_whole(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path)
+    document = json.loads((folder / "state/_METADATA").read_text())
+    first = next(iter(document["tree_metadata"]))
+    told = {}
+    for what, change in LEAVES.items():
+        leaves = {**document["tree_metadata"], first: change(document["tree_metadata"][first])}
+        put(folder, "state/_METADATA", json.dumps({**document, "tree_metadata": leaves}).encode())
+        told[what] = read(folder).publication
+    why = "state/_METADATA lists something of which it does not say what it is"
+    assert told == dict.fromkeys(LEAVES, Incomplete((why,)))
+    put(folder, "state/_METADATA", json.dumps(document).encode())
+    assert isinstance(read(folder).publication, Atomic)

@@ -209,12 +209,14 @@ def _crossing(places: list[Place]) -> set[Place]:
 
 
 def leaves(tree: Mapping[str, object]) -> Iterator[Leaf]:
-    """The leaves that a tree's document lists."""
+    """The leaves that a tree's document lists. One that has no names or no kind of value has an empty kind: it is damaged."""
     for described in (as_object(tree.get("tree_metadata")) or {}).values():
         leaf = as_object(described) or {}
         value = as_object(leaf.get("value_metadata")) or {}
-        path = tuple(str((as_object(key) or {}).get("key")) for key in as_list(leaf.get("key_metadata")) or [])
-        yield Leaf(path, str(value.get("value_type")), _extents(value.get("write_shape")))
+        keys, kind = as_list(leaf.get("key_metadata")), value.get("value_type")
+        path = tuple(str(key) for one in keys or () if isinstance(key := (as_object(one) or {}).get("key"), str | int))
+        named = keys is not None and len(path) == len(keys) and isinstance(kind, str)
+        yield Leaf(path, str(kind), _extents(value.get("write_shape"))) if named else Leaf((), "", None)
 
 
 def _older(name: str, document: Mapping[str, object]) -> _Described | None:

@@ -173,10 +173,13 @@ def _around(name: str) -> set[str]:
 def _read_tree(folder: _Folder, below: str, of_item: Component | None) -> set[Component]:
     """The arrays of one tree; the components that they belong to are returned."""
     tree = folder.document(f"{below}{TREE}")
-    listed = [leaf for leaf in leaves(tree or {}) if leaf.kind in _ARRAYS and leaf.path]
+    found = tuple(leaves(tree or {}))
+    listed = [leaf for leaf in found if leaf.kind in _ARRAYS and leaf.path]
     alone = _alone(listed)
     components = {leaf: of_item or _component_of(leaf, alone) for leaf in listed}
     arrays = Arrays.of(folder.path, below, folder.entries, tree) if tree is not None else Whys(("its tree cannot be read",))
+    if any(not leaf.kind for leaf in found):
+        folder.whys.append(f"{below}{TREE} lists something of which it does not say what it is")
     if not listed and not of_item:
         folder.whys.append(f"{below}{TREE} lists no array")
     if not isinstance(arrays, Arrays):
