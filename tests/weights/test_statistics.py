@@ -1,6 +1,8 @@
 """The six numbers of a difference: by their definitions, whatever the type and wherever the blocks end."""
 
 import math
+import warnings
+from contextlib import AbstractContextManager
 from fractions import Fraction
 
 import numpy as np
@@ -92,6 +94,30 @@ def test_squares_neither_vanish_nor_overflow(a: tuple[float, ...], b: tuple[floa
     found = compared("F64", of("<f8", *a), of("<f8", *b))
     assert found.l2 == (pytest.approx(l2, rel=1e-12, abs=0) if l2 is not None else None)
     assert found.value_changed == 1
+
+
+@proven_by(planted(statistics, "_kept", lambda square, values: square < 2.0**900))
+def test_numbers_whose_squares_vanish_count_also_where_only_the_sign_of_a_zero_differs() -> None:
+    found = compared("F64", of("<f8", 3e-200, 4e-200, 0.0), of("<f8", 3e-200, 4e-200, -0.0))
+    assert (found.changed, found.value_changed, found.l2, found.norm_a) == (1, 0, 0.0, pytest.approx(5e-200, rel=1e-12, abs=0))
+    same = compared("F64", *[of("<f8", 3e-200, 4e-200, 0.0)] * 2)
+    assert (same.changed, same.l2, same.norm_a) == (0, 0.0, pytest.approx(5e-200, rel=1e-12, abs=0))
+
+
+def warned_of_again() -> AbstractContextManager[object]:
+    """Nothing keeps NumPy from warning."""
+    return planted(Comparison, "add", Comparison._add)()
+
+
+@proven_by(warned_of_again)
+def test_a_nan_that_is_to_raise_a_signal_is_a_nan_and_nobody_is_warned() -> None:
+    signalling = (0x7F81).to_bytes(2, "little") + (0x3F80).to_bytes(2, "little")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found = compared("BF16", signalling, (0x3F80).to_bytes(2, "little") * 2)
+        assert compared("F64", of("<f8", 1e200), of("<f8", -1e308)).changed == 1
+    assert warned == []
+    assert (found.changed, found.value_changed, found.non_finite_cleared, found.l2, found.norm_a) == (1, 1, 1, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(
