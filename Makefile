@@ -127,8 +127,8 @@ $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
-	@echo "countermark: the checkers, the test runner, TRL, Lightning, the PostgreSQL driver and the server"
-	@$(PIP) --editable '.[demo,trl,lightning,parquet,postgres,server,dev]'
+	@echo "countermark: the checkers, the test runner, TRL, Lightning, the PostgreSQL driver, the server and MCP"
+	@$(PIP) --editable '.[demo,trl,lightning,parquet,postgres,server,mcp,dev]'
 	@touch $@
 
 $(VENV)/fuzz.stamp: $(VENV)/test.stamp
