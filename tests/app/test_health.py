@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from countermark.app import health
-from countermark.app.health import doctor, store_check, store_init
+from countermark.app.health import doctor, store_check, store_init, store_migrate
 from countermark.store import StoreError, opening
 from countermark.store.creation import LEDGER_FILE
+from countermark.store.failures import StoreMissing
+from countermark.store.migrations.outcome import SessionsMigrated, StoreMigrated
 from countermark.store.sessions.interface import SERVE_SINK, Aside
 from countermark.store.sessions.sqlite import SESSIONS_FILE
 from tests.faults import planted, proven_by
@@ -35,6 +37,28 @@ def test_the_sessions_of_a_store_are_checked_with_it(tmp_path: Path) -> None:
         connection.execute("UPDATE feed SET ordinal = 0")
     connection.close()
     assert [finding.code for finding in store_check(tmp_path)] == ["EventNumberAhead"]
+    assert [one.ok for one in doctor(tmp_path) if one.name == "store"] == [False]
+
+
+def test_sessions_alone_are_a_store_that_is_checked_and_migrated(tmp_path: Path) -> None:
+    for looked in (store_check, lambda folder: store_migrate(folder, None, True)):
+        with pytest.raises(StoreError) as refused:
+            looked(tmp_path / "none")
+        assert isinstance(refused.value.failure, StoreMissing)
+    with opening.open_sessions(f"sqlite:///{tmp_path}", create=True) as store:
+        store.ingest([event("e-1")])
+    assert [store_migrate(tmp_path, None, dry) for dry in (True, False)] == [StoreMigrated(None, SessionsMigrated(1, 1, 0))] * 2
+    assert store_check(tmp_path) == () and not (tmp_path / LEDGER_FILE).exists()
+    with sqlite3.connect(tmp_path / SESSIONS_FILE) as connection:
+        connection.execute("UPDATE sessions SET fold_version = 0, events = 70")
+    connection.close()
+    assert [finding.code for finding in store_check(tmp_path)] == []
+    migrated = [store_migrate(tmp_path, None, dry) for dry in (True, False, False)]
+    assert migrated == [StoreMigrated(None, SessionsMigrated(1, 1, refolded)) for refolded in (1, 1, 0)]
+    with sqlite3.connect(tmp_path / SESSIONS_FILE) as connection:
+        connection.execute("UPDATE sessions SET events = 70")
+    connection.close()
+    assert [finding.code for finding in store_check(tmp_path)] == ["SessionFoldDiffers"]
     assert [one.ok for one in doctor(tmp_path) if one.name == "store"] == [False]
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from countermark.store import opening
 from countermark.store.failures import StoreOfAnotherVersion
@@ -13,6 +14,8 @@ from countermark.store.schema import SCHEMA_VERSION
 from tests.cli.called import Caller
 from tests.faults import planted, proven_by
 from tests.store.migrating import Old, OldDatabase, OldFolder
+from tests.store.sessions.examples import event
+from tests.store.sessions.test_keeping import store_connection
 
 STEP = {"version": 2, "what": "A person's rulings, who asked for a claim, and the agenda of the runs that may be open."}
 NEVER_DAMAGED = {"sqlite": "DROP TRIGGER facts_never_updated", "postgresql": "DROP TRIGGER facts_append_only ON facts"}
@@ -91,6 +94,33 @@ def test_whoever_meets_an_old_store_is_told_to_migrate_it(old: Old, call: Caller
     (defect,) = called.document()["defects"]
     assert (defect["fault"], defect["remedy"].endswith(": countermark store migrate")) == ("StoreOfAnotherVersion", True)
     assert old.rows() == before
+
+
+def test_sessions_without_a_ledger_are_migrated_and_checked(call: Caller, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/store"
+    with opening.open_sessions(address, create=True) as store:
+        store.ingest([event("e-1"), event("e-2", session="s-2")])
+        with store_connection(store) as connection:
+            connection.execute(text("UPDATE sessions SET fold_version = 0 WHERE session_id = 's-2'"))
+    place = f"there are sessions here, and no ledger yet: {tmp_path}/store"
+    reads = "sessions have schema 1, which this countermark reads"
+    would, done, again = (call("store", "migrate", "--store", address, *more) for more in (("--dry-run",), (), ()))
+    assert [each.out.splitlines() for each in (would, done, again)] == [
+        [place, reads, "1 session to be folded again"],
+        [place, reads, "1 session folded again"],
+        [place, reads],
+    ]
+    document = call("store", "migrate", "--store", address, "--json").document()
+    assert (document["sessions"], document["migrated"]) == ({"found": 1, "version": 1, "refolded": 0}, False)
+    assert [document[name] for name in ("found", "version", "steps", "backup")] == [None, None, [], None]
+    assert call("store", "check", "--store", address).code == 0
+    with opening.open_sessions(address, create=True) as store, store_connection(store) as connection:
+        connection.execute(text("DELETE FROM schema_versions WHERE step = 8"))
+    would, done = (call("store", "migrate", "--store", address, *more) for more in (("--dry-run",), ()))
+    assert [each.out.splitlines()[1] for each in (would, done)] == [
+        "sessions have schema 0 and would get schema 1",
+        "sessions had schema 0 and have schema 1 now",
+    ]
 
 
 def test_a_damaged_store_is_refused_with_the_findings_of_a_check(old: Old, call: Caller) -> None:

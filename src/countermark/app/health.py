@@ -4,15 +4,19 @@ import importlib.util
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
 from countermark.app.stores import ledger_of
 from countermark.lines.texts import counted
 from countermark.store import Finding, StoreError
-from countermark.store.migrations.outcome import Migration, NotWhole
+from countermark.store.failures import StoreMissing
+from countermark.store.migrations.outcome import NotWhole, StoreMigrated
+
+_Looked = TypeVar("_Looked")
 
 
 def store_init(folder: Path, url: str | None = None) -> bool:
@@ -23,23 +27,43 @@ def store_init(folder: Path, url: str | None = None) -> bool:
     return not make_store(ledger_of(folder, url))
 
 
-def store_migrate(folder: Path, url: str | None, dry_run: bool) -> Migration:
-    """Bring the store in ``folder`` (its ledger at ``url``) to this release's schema, or say what that would do. Raises ``StoreError``."""
+def store_migrate(folder: Path, url: str | None, dry_run: bool) -> StoreMigrated:
+    """Bring the store in ``folder`` (its ledger at ``url``) to this release's schema, or say what that would do. Either part may be
+    missing: sessions need no ledger. Raises ``StoreError``."""
     from countermark.store.opening import migrate_sessions, migrate_store
 
-    found = migrate_store(ledger_of(folder, url), dry_run)
-    if not dry_run and not isinstance(found, NotWhole):
-        migrate_sessions(ledger_of(folder, url))
-    return found
+    address = ledger_of(folder, url)
+    ledger, missing = _unless_missing(lambda: migrate_store(address, dry_run))
+    sessions = None if isinstance(ledger, NotWhole) else migrate_sessions(address, dry_run)
+    if missing is not None and sessions is None:
+        raise missing
+    return StoreMigrated(ledger, sessions)
 
 
 def store_check(folder: Path, url: str | None = None) -> tuple[Finding, ...]:
-    """Everything that is wrong with the store in ``folder`` (its ledger at ``url``). Raises ``StoreError`` where it cannot be opened."""
+    """Everything that is wrong with the store in ``folder`` (its ledger at ``url``), either part of which may be missing. Raises
+    ``StoreError`` where it cannot be opened."""
     from countermark.store.opening import check_sessions, open_store
 
-    with open_store(ledger_of(folder, url), create=False) as store:
-        found = store.check()
-    return (*found, *check_sessions(ledger_of(folder, url)))
+    def ledger() -> tuple[Finding, ...]:
+        with open_store(ledger_of(folder, url), create=False) as store:
+            return store.check()
+
+    found, missing = _unless_missing(ledger)
+    sessions = check_sessions(ledger_of(folder, url))
+    if missing is not None and sessions is None:
+        raise missing
+    return (*(found or ()), *(sessions or ()))
+
+
+def _unless_missing(look: Callable[[], _Looked]) -> tuple[_Looked, None] | tuple[None, StoreError]:
+    """What looking gave, or that nothing is there to look at. Raises any other ``StoreError``."""
+    try:
+        return look(), None
+    except StoreError as error:
+        if not isinstance(error.failure, StoreMissing):
+            raise
+        return None, error
 
 
 @final
@@ -100,8 +124,9 @@ def _disk(folder: Path) -> Checkup:
 
 def _store(folder: Path, url: str | None) -> Checkup:
     from countermark.store.creation import LEDGER_FILE
+    from countermark.store.sessions.sqlite import SESSIONS_FILE
 
-    if url is None and not (folder / LEDGER_FILE).exists():
+    if url is None and not any((folder / name).exists() for name in (LEDGER_FILE, SESSIONS_FILE)):
         return Checkup("store", True, f"none yet at {folder}; the first run creates it", "")
     try:
         findings = store_check(folder, url)

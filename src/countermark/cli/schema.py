@@ -347,10 +347,12 @@ def _store_check() -> list[Schema]:
 
 
 def _store_migrate() -> list[Schema]:
-    """``backup``: the folder with copies of what the store was, which only a store in a folder has."""
+    """``found`` and ``version``: the ledger's schema, null where there is none yet. ``backup``: the folder with copies of what it was,
+    which only a store in a folder has. ``refolded``: how many sessions were folded again, null where only newer tables could tell."""
     steps = listed(record({"version": WHOLE, "what": TEXT}))
-    store = {"store": TEXT, "found": WHOLE, "version": WHOLE, "steps": steps, "backup": maybe(TEXT)}
-    return [answer({**store, "migrated": YES_OR_NO, "dryRun": YES_OR_NO})]
+    store = {"store": TEXT, "found": maybe(WHOLE), "version": maybe(WHOLE), "steps": steps, "backup": maybe(TEXT)}
+    sessions = maybe(record({"found": WHOLE, "version": WHOLE, "refolded": maybe(WHOLE)}))
+    return [answer({**store, "sessions": sessions, "migrated": YES_OR_NO, "dryRun": YES_OR_NO})]
 
 
 #: A command without an entry here cannot be published with ``--json``.

@@ -8,7 +8,7 @@ from countermark.store.interface import Finding, Store
 from countermark.store.sessions.interface import SessionStore, SinkState
 
 if TYPE_CHECKING:
-    from countermark.store.migrations.outcome import Migration
+    from countermark.store.migrations.outcome import Migration, SessionsMigrated
 
 SQLITE: Final = "sqlite:///"
 POSTGRESQL: Final = ("postgresql://", "postgres://")
@@ -90,10 +90,10 @@ def _sessions_there(url: str) -> SessionStore | None:
         raise
 
 
-def check_sessions(url: str) -> tuple[Finding, ...]:
-    """Everything that is wrong with the sessions of the store at an address, if there are any. Raises ``StoreError``."""
+def check_sessions(url: str) -> tuple[Finding, ...] | None:
+    """Everything that is wrong with the sessions of the store at an address; None where there are none. Raises ``StoreError``."""
     if (store := _sessions_there(url)) is None:
-        return ()
+        return None
     with store:
         return store.check()
 
@@ -106,17 +106,27 @@ def sink_of(url: str, sink: str) -> SinkState | None:
         return store.sink_state(sink)
 
 
-def migrate_sessions(url: str) -> None:
-    """Bring the sessions of the store at an address, if there are any, to this release's schema and fold. Raises ``StoreError``."""
+def migrate_sessions(url: str, dry_run: bool = False) -> "SessionsMigrated | None":
+    """Bring the sessions of the store at an address to this release's schema and fold, or say what that would do; None where there are
+    none. Raises ``StoreError``."""
+    from countermark.store.migrations.outcome import SessionsMigrated
+    from countermark.store.sessions.schema import SESSIONS_VERSION
+
+    found = SESSIONS_VERSION
     try:
-        if (found := _sessions_there(url)) is None:
-            return
-        found.close()
+        if (there := _sessions_there(url)) is None:
+            return None
+        with there:
+            if dry_run:
+                return SessionsMigrated(found, SESSIONS_VERSION, there.to_refold())
     except StoreError as error:
         if not isinstance(error.failure, StoreOfAnotherVersion) or error.failure.found > error.failure.supported:
             raise
+        found = error.failure.found
+        if dry_run:
+            return SessionsMigrated(found, SESSIONS_VERSION, None)
     with open_sessions(url, create=True) as store:
-        store.refold()
+        return SessionsMigrated(found, SESSIONS_VERSION, store.refold())
 
 
 def make_store(url: str) -> bool:

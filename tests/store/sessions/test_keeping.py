@@ -1,7 +1,8 @@
 """What is kept, what is let go, and what is folded again: retention, versions of the fold, and rows that were changed past us."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -10,8 +11,10 @@ from sqlalchemy.exc import DBAPIError
 
 from countermark.store import StoreError
 from countermark.store.sessions import base, checks, folding, rows
+from countermark.store.sessions import statements as said
 from countermark.store.sessions.base import SqlSessions
 from countermark.store.sessions.interface import Forgotten, SessionStore
+from countermark.store.sessions.sqlite import SqliteSessions
 from tests.faults import planted, proven_by
 from tests.store.sessions.conftest import Opener
 from tests.store.sessions.examples import DAY, NOW, T1, chat, edit, event, found, ids, only, rows_of
@@ -104,6 +107,7 @@ BROKEN = {
     "DELETE FROM session_checkpoints": ["SessionFoldDiffers"],
     "DELETE FROM sessions WHERE session_id = 's-1'": ["SessionFoldDiffers"],
     "DELETE FROM event_conflicts": ["SessionFoldDiffers"],
+    "INSERT INTO event_conflicts VALUES ('e-9', 'd', 1, '{}', '')": ["ConflictForeign"],
     "INSERT INTO session_tags VALUES ('s-9', 'time:odd')": ["SessionFoldDiffers"],
     "UPDATE events SET session_id = 's-2' WHERE event_id = 'e-1'": ["EventMisplaced", "SessionFoldDiffers", "SessionFoldDiffers"],
     "UPDATE events SET session_id = 's-2' WHERE event_id = 'e-3'": ["EventMisplaced", "SessionFoldDiffers", "SessionFoldDiffers"],
@@ -121,6 +125,53 @@ def test_a_check_finds_what_was_changed_past_us(store: SessionStore, statement: 
     with store_connection(store) as connection:
         connection.execute(text(statement))
     assert [finding.code for finding in store.check()] == BROKEN[statement]
+
+
+def index_entries(store: SessionStore, changes: Mapping[int, tuple[str, str]]) -> None:
+    """Have the index say other words of events, by their numbers, than it does: those before, and those that it says now."""
+    with store_connection(store) as connection:
+        index = said.INDEX[connection.dialect.name]
+        for ordinal, (before, after) in changes.items():
+            if before:
+                index.take_out.run(connection, ordinal=ordinal, words=before)
+            if after:
+                index.put.run(connection, ordinal=ordinal, words=after)
+
+
+@proven_by(planted(checks, "_sum", lambda words: 0), planted(checks, "_indexed", lambda connection, where: {}))
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({1: ("one two s", "one s")}, [("SearchWordsDiffer", "1 event of session 's'")]),
+        ({1: ("one two s", "")}, [("SearchWordsDiffer", "1 event of session 's'")]),
+        ({1: ("one two s", "one two s three")}, [("SearchWordsDiffer", "1 event of session 's'")]),
+        ({1: ("one two s", "three t"), 3: ("three t", "one two s")}, [("SearchWordsDiffer", "'s'"), ("SearchWordsDiffer", "'t'")]),
+        ({1: ("one two s", "one"), 2: ("two s", "")}, [("SearchWordsDiffer", "2 events of session 's'")]),
+        ({9: ("", "nobody")}, [("SearchEntryForeign", "names 1 event that are not there: number 9")]),
+    ],
+)
+def test_a_check_finds_whose_words_the_index_does_not_say(
+    store: SessionStore, changes: Mapping[int, tuple[str, str]], wanted: list[tuple[str, str]]
+) -> None:
+    store.ingest([event("a", {"text": "one two"}, session="s"), event("b", {"text": "two"}, session="s")])
+    store.ingest([event("c", {"text": "three"}, session="t"), event("d", {"n": 1}, trace=T1)])
+    assert store.check() == ()
+    index_entries(store, changes)
+    found = store.check()
+    assert [(finding.code, said in finding.what) for finding, (_, said) in zip(found, wanted, strict=True)] == [
+        (code, True) for code, _ in wanted
+    ]
+    assert len(store.check()) == len(wanted), "looking changes nothing"
+
+
+def test_an_index_that_cannot_be_read_is_told_of_beside_everything_else(tmp_path: Path) -> None:
+    with SqliteSessions.open(tmp_path, create=True) as store:
+        store.ingest([edit(f"e-{number}", f"w{number}") for number in range(50)])
+        with store_connection(store) as connection:
+            connection.execute(text("DELETE FROM search_data WHERE id > 10"))
+            connection.execute(text("UPDATE sessions SET messages = 9"))
+    with SqliteSessions.open(tmp_path, create=False) as store:
+        assert [finding.code for finding in store.check()] == ["SearchDamaged", "SessionFoldDiffers"]
 
 
 @pytest.mark.parametrize(

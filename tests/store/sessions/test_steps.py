@@ -13,6 +13,7 @@ from sqlalchemy import Connection, inspect, text
 
 from countermark.store import StoreError
 from countermark.store.failures import NotAStore, StoreDamaged, StoreIncomplete, StoreMissing, StoreOfAnotherVersion
+from countermark.store.migrations.outcome import SessionsMigrated
 from countermark.store.opening import check_sessions, migrate_sessions, open_sessions
 from countermark.store.sessions import postgres, sqlite, steps
 from countermark.store.sessions.base import SqlSessions
@@ -165,8 +166,8 @@ def test_a_schema_of_another_program_is_left_alone(postgres_url: str) -> None:
 
 def test_a_check_and_a_migration_of_a_store_find_its_sessions(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}"
-    migrate_sessions(url)
-    assert (check_sessions(url), list(tmp_path.glob(SESSIONS_FILE))) == ((), []), "who looks makes nothing"
+    looked = [migrate_sessions(url), migrate_sessions(url, dry_run=True), check_sessions(url)]
+    assert (looked, list(tmp_path.glob(SESSIONS_FILE))) == ([None] * 3, []), "who looks makes nothing"
 
     def stop(step: Step) -> None:
         if step is STEPS[-1]:
@@ -176,13 +177,14 @@ def test_a_check_and_a_migration_of_a_store_find_its_sessions(tmp_path: Path) ->
         SqliteSessions.open(tmp_path, create=True, between=stop)
     with pytest.raises(StoreError, match="schema 0, this countermark reads schema 1"):
         check_sessions(url)
-    migrate_sessions(url)
+    told = [migrate_sessions(url, dry_run=True), migrate_sessions(url), migrate_sessions(url), migrate_sessions(url, dry_run=True)]
+    assert told == [SessionsMigrated(0, 1, None), SessionsMigrated(0, 1, 0), *[SessionsMigrated(1, 1, 0)] * 2]
     assert check_sessions(url) == ()
     with SqliteSessions.open(tmp_path, create=False) as store:
         store.ingest([event("e-1")])
         with writing(store) as connection:
             connection.execute(text("UPDATE feed SET ordinal = 0"))
-    assert [finding.code for finding in check_sessions(url)] == ["EventNumberAhead"]
+    assert [finding.code for finding in check_sessions(url) or ()] == ["EventNumberAhead"]
     with SqliteSessions.open(tmp_path, create=False) as store, writing(store) as connection:
         connection.execute(text("INSERT INTO schema_versions VALUES (2, 1, 'something new', 1)"))
     with pytest.raises(StoreError, match="schema 2, this countermark reads schema 1"):

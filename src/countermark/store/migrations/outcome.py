@@ -63,3 +63,23 @@ class NotWhole:
 
 
 Migration = NothingToDo | WouldMigrate | Migrated | NotWhole
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SessionsMigrated:
+    """What became of a store's sessions, or would: from schema ``found`` to schema ``version``, and how many sessions are folded again
+    (None where only another schema's tables could tell)."""
+
+    found: int
+    version: int
+    refolded: int | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoreMigrated:
+    """What became of both parts of a store, or would; None for a part that is not there."""
+
+    ledger: Migration | None
+    sessions: SessionsMigrated | None

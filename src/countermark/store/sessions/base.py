@@ -170,6 +170,11 @@ class SqlSessions(SqlSinks, ABC):
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
+    def to_refold(self) -> int:
+        with self._reading() as connection:
+            (row,) = said.OLDER_COUNT.rows(connection, version=SESSION_FOLD_VERSION)
+        return cast(int, row["left"])
+
     def sessions(
         self, where: Where | None = None, limit: int = 50, after: SessionCursor | None = None
     ) -> Page[SessionListed, SessionCursor]:

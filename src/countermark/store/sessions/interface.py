@@ -188,8 +188,13 @@ class SessionStore(SinkStore, Protocol):
         after each how many are done and left. What was broken off goes on with what is left."""
         ...
 
+    def to_refold(self) -> int:
+        """How many sessions an older version of the fold made."""
+        ...
+
     def check(self) -> tuple[Finding, ...]:
-        """Everything that is wrong with the store; empty when it is whole. Reads every row, and folds every session from scratch."""
+        """Everything that is wrong with the store; empty when it is whole. Reads every row and every entry of the index for searching, and
+        folds every session from scratch."""
         ...
 
     def close(self) -> None: ...

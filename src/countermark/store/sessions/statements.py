@@ -210,6 +210,9 @@ class Index:
     find: Statement
     #: Whether a word is asked for in quotes.
     quoted: bool
+    #: Gives every entry, the number of an event and one of its words, once ``looking`` was run.
+    entries: str
+    looking: tuple[str, ...] = ()
 
     def asked(self, words: Sequence[str]) -> str:
         """Words as the index is asked for all of them."""
@@ -229,6 +232,8 @@ INDEX: Final[Mapping[str, Index]] = {
             large=True,
         ),
         quoted=True,
+        entries="SELECT doc, term FROM temp.search_entries",
+        looking=("CREATE VIRTUAL TABLE IF NOT EXISTS temp.search_entries USING fts5vocab('main', 'search', 'instance')",),
     ),
     "postgresql": Index(
         Statement(text("INSERT INTO search (ordinal, words) VALUES (:ordinal, string_to_array(:words, ' '))")),
@@ -241,5 +246,6 @@ INDEX: Final[Mapping[str, Index]] = {
             large=True,
         ),
         quoted=False,
+        entries="SELECT ordinal, unnest(words) FROM search",
     ),
 }
