@@ -9,7 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The interpreter's own folder stays out of it: nothing from a user's site-packages, no questions, no version nagging.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --constraint constraints.txt
-WORKERS ?= 2
+# One more than two cores: half of what a test takes is waiting for processes, disks and servers.
+WORKERS ?= 3
 # Extra arguments for pytest: make unit ARGS="-k manifest".
 ARGS ?=
 # Where Debian keeps the servers, and where it is told not to start one by itself.

@@ -65,7 +65,9 @@ def test_nothing_is_started_twice_in_a_storm(tmp_path: Path, ledger: str) -> Non
     assert figures["restarts"] == (2 if ledger == "postgresql" else 0)
     assert (figures["doubled"], figures["broken_off"]) == (0, False)
     assert figures["launches"] >= 35 and sum(figures["kills"].values()) >= 25 and figures["stops"] > 0
-    assert {point.split(" ")[0] for point in figures["kills"]} >= {"controller", "supervisor", "trainer"}
+    # Whether a kill finds a child before or after it became the trainer is chance, and 25 kills are too few to see both each time.
+    struck = {point.split(" ")[0] for point in figures["kills"]}
+    assert struck >= {"controller", "supervisor"} and struck & {"child", "trainer"}
     assert set(figures["verdicts"]) <= {"Converged", "Cancelled", "SeveralCandidates", "Blocked"} and figures["verdicts"]["Converged"] > 0
 
 
