@@ -5,6 +5,7 @@ import hashlib
 import json
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,11 +48,12 @@ def raw(content: bytes, kind: int = 0, size: int | None = None) -> bytes:
     return zstd.MAGIC + b"\x00\x50" + header + content
 
 
-class Shortened(Passed):
-    """A library that loses the last byte."""
+class Mistaken(Passed):
+    """A library that takes each last byte for another one."""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        return super().decompress(data, max_length)[:-1]
+        content = super().decompress(data, max_length)
+        return content[:-1] + bytes(one ^ 1 for one in content[-1:])
 
 
 class Unbounded(Passed):
@@ -68,7 +70,7 @@ class Careless(Passed):
     unused_data = b""
 
 
-@proven_by(planted(library, "ZstdDecompressor", Shortened))
+@proven_by(planted(library, "ZstdDecompressor", Mistaken))
 def test_frames_of_the_library_are_what_they_were_made_of() -> None:
     found = [(len(content), hashlib.sha256(content).hexdigest()) for content in (decompress(frame, SIZE_MAX) for frame in CONTENTS)]
     assert found == [(frame["bytes"], frame["sha256"]) for frame in FRAMES]
@@ -132,3 +134,21 @@ def test_what_is_no_frame_is_an_answer(content: bytes) -> None:
         decompress(zstd.MAGIC + content, 1 << 12)
     except DamagedFrame:
         pass
+
+
+def believed(frame: bytes) -> object:
+    """What a frame says of its size is not known."""
+    return SimpleNamespace(decompressed_size=None)
+
+
+@proven_by(planted(library, "get_frame_info", believed))
+def test_a_frame_that_holds_less_than_it_says_is_damaged_whatever_the_room_for_it() -> None:
+    # It says that it holds 6,477 bytes, and is one empty block; with room for less, the library does not look.
+    lying = zstd.MAGIC + bytes.fromhex("502a4d18010000")
+    told = []
+    for room in (100, 1 << 16):
+        try:
+            told.append(str(decompress(lying, room)))
+        except DamagedFrame as damaged:
+            told.append(type(damaged).__name__)
+    assert told == ["DamagedFrame"] * 2

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from backports.zstd import ZstdDecompressor, ZstdError, compress
+from backports.zstd import ZstdDecompressor, ZstdError, compress, get_frame_info
 
 from countermark.files.layouts.dcp_metadata import Metadata, read_metadata
 from countermark.files.layouts.ocdbt import Database, read_database
@@ -173,7 +173,8 @@ def _bit_by_bit(data: bytes) -> bytes | None:
                     return None
     except ZstdError:
         return None
-    return bytes(found) if reader.eof and not reader.unused_data and len(found) <= CONTENT_MAX else None
+    whole = reader.eof and not reader.unused_data and get_frame_info(data).decompressed_size in (None, len(found))
+    return bytes(found) if whole and len(found) <= CONTENT_MAX else None
 
 
 def frames() -> tuple[bytes, ...]:
@@ -187,6 +188,8 @@ def frames() -> tuple[bytes, ...]:
         compress(text, options=_checksummed()),
         compress(bytes(CONTENT_MAX + 1)),
         plain + plain,
+        # One that says it holds 6,477 bytes, and holds none.
+        bytes.fromhex("28b52ffd502a4d18010000"),
         skipped,
         skipped + plain,
     )

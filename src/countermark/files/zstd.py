@@ -8,7 +8,7 @@ Rules kept here:
 """
 
 import sys
-from typing import Final
+from typing import Final, cast
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
@@ -20,14 +20,16 @@ class DamagedFrame(Exception):
 def decompress(frame: bytes, size_max: int) -> bytes:
     """The content of one frame. Raises ``DamagedFrame``."""
     if sys.version_info >= (3, 14):
-        from compression.zstd import ZstdDecompressor, ZstdError
+        from compression.zstd import ZstdDecompressor, ZstdError, get_frame_info
     else:
-        from backports.zstd import ZstdDecompressor, ZstdError
+        from backports.zstd import ZstdDecompressor, ZstdError, get_frame_info
 
     if not frame.startswith(MAGIC):
         raise DamagedFrame("it is no frame of Zstandard")
     reader = ZstdDecompressor()
     try:
+        # Its own types leave out that a frame need not say it.
+        said = cast("int | None", get_frame_info(frame).decompressed_size)
         content = reader.decompress(frame, size_max + 1)
     except ZstdError as error:
         raise DamagedFrame(str(error)) from None
@@ -37,4 +39,7 @@ def decompress(frame: bytes, size_max: int) -> bytes:
         raise DamagedFrame("it ends too early")
     if reader.unused_data:
         raise DamagedFrame("bytes follow it")
+    # The library looks for itself only where it is given room for all that the frame says it holds.
+    if said is not None and said != len(content):
+        raise DamagedFrame("it holds less than it says")
     return content
