@@ -12,6 +12,7 @@ import pytest
 from countermark.cli.groups import load
 from countermark.cli.roster import ENTRIES, GROUPS
 from tests.cli.called import Caller
+from tests.files.tensors import encoded, f32, write
 
 #: Everything of ours that help may import, and the packages of others.
 OURS: Final = {
@@ -50,6 +51,27 @@ def test_help_imports_these_modules_and_no_others() -> None:
     assert ours == OURS
     # An editable installation and coverage bring finders of their own.
     assert {name for name in others if not name.startswith(("_", "__"))} - {"sitecustomize", "usercustomize"} <= OTHERS
+
+
+_ROOT: Final = """
+import sys
+from countermark.cli import groups
+from countermark.cli.main import main
+if len(sys.argv) > 2:
+    groups._with_plain_texts = lambda params: params
+main(["weights", "root", sys.argv[1], "--json", "--fresh"])
+print("modules:", *sys.modules, sep="\\n")
+"""
+
+
+def test_a_command_that_takes_texts_imports_nothing_to_make_them_texts(tmp_path: Path) -> None:
+    path = write(tmp_path / "w.safetensors", encoded({"w": f32(1.0)}))
+    found = []
+    for more in ((), ("as the parser does it",)):
+        done = subprocess.run([sys.executable, "-c", _ROOT, path, *more], capture_output=True, text=True, check=True)
+        modules = set(done.stdout.partition("modules:")[2].split())
+        found.append(modules & {"pydantic", "countermark.lines.defects"})
+    assert found == [set(), {"pydantic"}]
 
 
 def test_help_costs_little_cpu() -> None:

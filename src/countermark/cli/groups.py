@@ -2,9 +2,9 @@
 
 import difflib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast, final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,6 +22,9 @@ class LazyGroup(TyperGroup):
     """The commands of the roster that begin with ``prefix``."""
 
     prefix: tuple[str, ...] = ()
+
+    def get_params(self, ctx: Any) -> Any:
+        return _with_plain_texts(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         depth = len(self.prefix)
@@ -52,7 +55,14 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl(list(rows.items()))
 
 
-class CommandAfterDashes(TyperCommand):
+class PlainCommand(TyperCommand):
+    """A command whose texts are taken as they are."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _with_plain_texts(super().get_params(ctx))
+
+
+class CommandAfterDashes(PlainCommand):
     """A command that ends in ``-- COMMAND…``: what follows the first ``--`` is never read as an option of ours."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -89,9 +99,42 @@ def load(entry: Entry) -> Any:
     """The command of an entry, its module imported now."""
     module = import_module(f"countermark.cli.{entry.module}")
     app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=dict(HELP_OPTIONS))
-    cls = CommandAfterDashes if entry.takes_command else TyperCommand
+    cls = CommandAfterDashes if entry.takes_command else PlainCommand
     app.command(entry.words[-1], cls=cls)(_guarded(getattr(module, entry.function)))
     return typer.main.get_command(app)
+
+
+@final
+class _Plain:
+    """Takes a text, several, or none as what they are; every other value goes the parser's own way."""
+
+    def __init__(self, several: bool, otherwise: Callable[[], Any]) -> None:
+        self._several = several
+        self._otherwise = otherwise
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not self._several and (value is None or isinstance(value, str)):
+            return value
+        if self._several and value is None:
+            return ()
+        if self._several and isinstance(value, list | tuple):
+            given = cast(Sequence[object], value)
+            if all(isinstance(one, str) for one in given):
+                return list(given)
+        return self._otherwise().coerce(value, param=param, ctx=ctx)
+
+
+def _with_plain_texts(params: Any) -> Any:
+    """A text from the command line is one already: the library that the parser asks to make it one takes as long to import as all of ours.
+    Where another release of the parser knows nothing of this, it does as it did."""
+    for param in params:
+        told = getattr(param, "type_descriptor", None)
+        otherwise = getattr(param, "get_runtime_param", None)
+        if told is None or otherwise is None or "get_runtime_param" in vars(param):
+            continue
+        if told.annotation in (str, bool, list[str]) and told.parameter_info.parser is None and not told.is_path:
+            param.get_runtime_param = functools.partial(_Plain, told.annotation == list[str], otherwise)
+    return params
 
 
 def subgroup(name: str) -> Any:
