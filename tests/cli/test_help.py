@@ -25,6 +25,7 @@ OURS: Final = {
     "countermark.cli.main",
     "countermark.cli.roster",
     "countermark.lines",
+    "countermark.lines.blocks",
     "countermark.lines.texts",
 }
 OTHERS: Final = {"typer", "typing_extensions", "shellingham", "annotated_doc"}

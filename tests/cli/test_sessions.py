@@ -8,6 +8,7 @@ import pytest
 
 from countermark.app import recording
 from countermark.cli import session_reading
+from countermark.lines.pages import NO_SESSION
 from tests.cli.called import Caller, spawn
 from tests.cli.test_commands import write_safetensors
 from tests.faults import planted, proven_by
@@ -191,6 +192,6 @@ def test_what_comes_in_is_followed_until_the_call_is_interrupted(here: Path, cal
 
 def test_a_store_without_sessions_says_how_they_come(here: Path, call: Caller) -> None:
     call("store", "init")
-    assert call("list").out == session_reading.EMPTY + "\n"
-    assert call("tail").out == session_reading.EMPTY + "\n"
+    assert call("list").out == NO_SESSION + "\n"
+    assert call("tail").out == NO_SESSION + "\n"
     assert call("search", "x").out == "no event holds all of these words\n"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from countermark.server import service
-from countermark.server.redaction import event_without_tokens, without_tokens
+from countermark.server.redaction import event_without_tokens
 from countermark.server.tokens import SCOPES, add_token
+from countermark.sessions.secrets import without_tokens
 from tests.faults import planted, proven_by
 from tests.server.running import JSON, PROTOBUF, served
 from tests.wire.otlp_requests import EDIT, edit_span, json_of, log, of_span, protobuf_of, request, span

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import final
 
 from countermark.app.compare import PREFIX_MIN
-from countermark.lines.conclusion import conclusion_text
+from countermark.lines.conclusion import conclusion_document, conclusion_lines, conclusion_text
 from countermark.lines.rulings import SweepOfAnotherRun, VerdictDiffers
+from countermark.lines.runs import freshness_line, sweep_document
+from countermark.lines.sentence import short
 from countermark.lines.surface import SeveralNamed, SweepUndecodable
+from countermark.lines.texts import Document, plain
 from countermark.run.demand import subject_of
 from countermark.run.records import RunRecord, StoredSweep, SweepUnknown
 from countermark.store import Store
@@ -59,6 +62,34 @@ def replay(store: Store, record: RunRecord, text: str) -> Replayed | Refused[obj
     verdicts = store.verdicts(found.sweep_id)
     stored = verdicts[-1].text if verdicts else None
     return Replayed(record, found.sweep_id, sweep, conclusion, conclusion_text(conclusion), stored)
+
+
+def replayed_document(found: Replayed) -> Document:
+    """The run with what follows from the sweep, and both texts."""
+    record, differs = found.record, found.differs()
+    return {
+        "run": record.run_id,
+        "name": record.context.name,
+        "workKey": record.ledger.desired.demand.work.spell(),
+        **conclusion_document(found.conclusion),
+        "sweep": sweep_document(found.sweep_id, found.sweep.reads, found.sweep.cut),
+        "replay": {
+            "equal": None if found.stored is None else differs is None,
+            "replayed": found.replayed.decode(),
+            "stored": None if found.stored is None else found.stored.decode("utf-8", "backslashreplace"),
+        },
+    }
+
+
+def replayed_lines(found: Replayed) -> tuple[str, ...]:
+    """The run with what follows from the sweep, in sentences."""
+    record = found.record
+    run = short(record.run_id)
+    return (
+        f"run {run}  {plain(record.context.name)}  {record.ledger.desired.demand.work.spell()}",
+        *conclusion_lines(found.conclusion, run),
+        f"sweep {found.sweep_id} {freshness_line(found.sweep.reads)}",
+    )
 
 
 def _named(store: Store, run_id: str, text: str) -> StoredSweep | Refused[object]:

@@ -14,6 +14,8 @@ from countermark.files.model_folder import MeasuredWeights, measure_weights
 from countermark.files.opened_weights import OpenedWeights, open_weights
 from countermark.files.recorded import is_lines, read_lines, recorded_of
 from countermark.files.spectra import spectra_of
+from countermark.lines.texts import Document
+from countermark.lines.weights import difference_document
 from countermark.values import NonEmpty, Refused, WeightsRoot
 from countermark.weights import HeaderOdd, TensorLine, TensorSpan, weights_root
 from countermark.weights.difference import Rootless, TensorSide, Ties, WeightsDifference, joined, matched, totals_of
@@ -92,6 +94,17 @@ def weights_diff(
     prefixes = tuple((change.before, change.after) for change in pairing.prefixes)
     found = WeightsDifference(*roots, settled, prefixes, totals_of(settled))
     return Compared(found, spectra, left.left_out, right.left_out, (*left.notes, *right.notes), (len(known.a), len(known.b)))
+
+
+def compared_document(found: Compared, a: str, b: str, base_root: str | None = None) -> Document:
+    """A difference of the weights at two paths, with how it was measured."""
+    return {
+        "a": a,
+        "b": b,
+        "complete": not (found.left_out_a or found.left_out_b),
+        "known": {"a": found.known[0], "b": found.known[1], "baseRoot": base_root},
+        **difference_document(found.found, found.spectra),
+    }
 
 
 def _spans(side: OpenedWeights) -> tuple[TensorSpan, ...]:

@@ -3,7 +3,7 @@
 Rules kept here:
 
 1. With ``--json`` exactly one document goes to standard output, also when the answer is a refusal; ``defects`` is empty if ``ok``.
-2. On a terminal a table is drawn; in a pipe it is a line of column names and tab-separated rows, whose columns stay.
+2. On a terminal a table is drawn; in a pipe it is written as ``lines/blocks.py`` has it.
 3. Refusals and warnings for people go to standard error, each with what to do.
 """
 
@@ -14,6 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO, final
 
+from countermark.lines.blocks import LENGTH_MAX, Block, block_lines
+from countermark.lines.blocks import Lines as Lines
+from countermark.lines.blocks import Painted as Painted
+from countermark.lines.blocks import Table as Table
 from countermark.lines.texts import JsonValue, counted, plain
 
 if TYPE_CHECKING:
@@ -32,38 +36,13 @@ _RUN_PLACE: Final = re.compile(r"\bRUN\b")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """Sentences, one a line."""
-
-    lines: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under named columns; every row has as many cells as there are columns."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Painted:
-    """Lines of parts, each part with the style that a terminal may give it."""
-
-    lines: "tuple[Styled, ...]"
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Answer:
     """A command's answer: ``document`` for programs, ``blocks`` for people, what was refused and warned of, and the exit code.
     ``run`` is the id that stands for RUN in remedies, where the answer is about one run; ``summary`` says in one line what the blocks told
     of the defects already."""
 
     document: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    blocks: tuple[Lines | Table | Painted, ...] = ()
+    blocks: tuple[Block, ...] = ()
     defects: "tuple[AnyDefect, ...]" = ()
     warnings: "tuple[AnyDefect, ...]" = ()
     code: int = DONE
@@ -136,18 +115,14 @@ def document_text(answer: Answer) -> str:
     return json.dumps(document, ensure_ascii=True, allow_nan=False, indent=2)
 
 
-def _print_block(block: Lines | Table | Painted, stream: TextIO) -> None:
+def _print_block(block: Block, stream: TextIO) -> None:
     match block:
-        case Lines(lines):
-            stream.write("".join(plain(line, 4000) + "\n" for line in lines))
         case Painted(lines) if stream.isatty():
             _paint(lines, stream)
-        case Painted(lines):
-            stream.write("".join(plain("".join(text for text, _ in line), 4000).rstrip() + "\n" for line in lines))
         case Table(columns, rows) if stream.isatty():
             _draw(columns, rows, stream)
-        case Table(columns, rows):
-            stream.write("".join("\t".join(plain(cell, 4000) for cell in row) + "\n" for row in (columns, *rows)))
+        case Lines() | Painted() | Table():
+            stream.write("".join(f"{line}\n" for line in block_lines(block)))
 
 
 def _paint(lines: "tuple[Styled, ...]", stream: TextIO) -> None:
@@ -157,7 +132,7 @@ def _paint(lines: "tuple[Styled, ...]", stream: TextIO) -> None:
 
     console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
     for line in lines:
-        console.print(Text.assemble(*((plain(text, 4000), style) for text, style in line)))
+        console.print(Text.assemble(*((plain(text, LENGTH_MAX), style) for text, style in line)))
 
 
 def _draw(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...], stream: TextIO) -> None:
@@ -170,5 +145,5 @@ def _draw(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...], stream: T
     for column in columns:
         table.add_column(Text(column), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(plain(cell, 4000)) for cell in row))
+        table.add_row(*(Text(plain(cell, LENGTH_MAX)) for cell in row))
     Console(file=stream, highlight=False, markup=False).print(table)

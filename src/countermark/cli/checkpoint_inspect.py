@@ -4,14 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countermark.cli.answers import REFUSED, Answer, Lines, Table
+from countermark.cli.answers import REFUSED, Answer
 from countermark.cli.options import FreshOption, JsonOption, StoreOption
 
 if TYPE_CHECKING:
-    from countermark.lines.checkpoint import Inspected, Inspection
     from countermark.lines.defects import AnyDefect
-
-_SUMMARY = ("checkpoint", "step", "layout", "publication", "resume", "weights only")
 
 
 def checkpoint_inspect(
@@ -37,6 +34,7 @@ def checkpoint_inspect(
     from countermark.cli.progress import watched_hashing
     from countermark.lines.checkpoint import document_of
     from countermark.lines.defects import defect_documents, known
+    from countermark.lines.inspected import inspection_blocks
     from countermark.lines.texts import counted
     from countermark.values import Refused
 
@@ -51,43 +49,9 @@ def checkpoint_inspect(
     each = {at: defect_documents(inspected.defects()) for at, inspected in enumerate(looked_at)}
     alone: tuple[AnyDefect, ...] = (*known(found.shared), *known(cache.disagreed))
     defects: tuple[AnyDefect, ...] = (*(defect for inspected in looked_at for defect in inspected.defects()), *alone)
-    blocks = (*(_one(looked_at[0]) if len(looked_at) == 1 else _several(looked_at)), *_beside(found, alone))
+    blocks = inspection_blocks(found, alone)
     bad = sum(bool(inspected.defects()) for inspected in looked_at)
     summary = f"{bad} of {counted(len(looked_at), 'checkpoint')} cannot be resumed from; --json says what to do about each defect"
     document = document_of(found, each, cache.hashed)
     warned = (*(() if chosen is None else chosen.warnings), *known(cache.warnings))
     return Answer(document, blocks, defects, warned, REFUSED if defects else 0, summary=summary if bad else None)
-
-
-def _one(inspected: "Inspected") -> tuple[Lines | Table, ...]:
-    """All of one checkpoint: what it is, its five components, and what is wrong with it."""
-    from countermark.lines.checkpoint import component_rows, verdict_lines
-    from countermark.run.checkpoint import CheckpointReadback
-
-    readback = inspected.readback
-    rows = component_rows(readback) if isinstance(readback, CheckpointReadback) else ()
-    components = (Table(("component", "state", "step", "size", "digest"), rows),) if rows else ()
-    return (Lines(verdict_lines(inspected)), *components, Lines(_against(inspected, "")))
-
-
-def _several(checkpoints: "tuple[Inspected, ...]") -> tuple[Lines | Table, ...]:
-    """One row for each, and below what speaks against each."""
-    from countermark.lines.checkpoint import summary_rows
-
-    against = tuple(line for each in checkpoints for line in _against(each, f"{each.readback.path}: "))
-    return (Table(_SUMMARY, summary_rows(checkpoints)), Lines(against))
-
-
-def _beside(found: "Inspection", alone: "tuple[AnyDefect, ...]") -> tuple[Lines, ...]:
-    """What no single checkpoint says: what else lies in the folders, which names are shared, and digests that were wrong."""
-    from countermark.lines.checkpoint import folder_lines
-    from countermark.lines.defects import sentence
-
-    lines = (*(f"{type(each).__name__}: {sentence(each).message}" for each in alone), *folder_lines(found.folders))
-    return (Lines(lines),) if lines else ()
-
-
-def _against(inspected: "Inspected", before: str) -> tuple[str, ...]:
-    from countermark.lines.defects import sentence
-
-    return tuple(f"{before}{type(each).__name__}: {sentence(each).message}" for each in inspected.defects())

@@ -4,11 +4,8 @@ from typing import TYPE_CHECKING
 
 from countermark.cli.answers import DONE, REFUSED, Answer, Lines
 from countermark.cli.failures import CallRefused
-from countermark.lines.conclusion import conclusion_document, conclusion_lines
 from countermark.lines.defects import known
-from countermark.lines.runs import freshness_line, sweep_document
 from countermark.lines.sentence import short
-from countermark.lines.texts import Document, plain
 from countermark.values import Refused
 
 if TYPE_CHECKING:
@@ -35,29 +32,17 @@ def replayed(chosen: "Settings", run: str, sweep: str) -> Answer:
 
 def _answer(found: "Replayed", chosen: "Settings") -> Answer:
     """A difference is a refusal with both texts; a verdict that blocks is none, because nothing was asked of the run."""
-    record, differs = found.record, found.differs()
-    run = short(record.run_id)
-    equal = None if found.stored is None else differs is None
-    document: Document = {
-        "run": record.run_id,
-        "name": record.context.name,
-        "workKey": record.ledger.desired.demand.work.spell(),
-        **conclusion_document(found.conclusion),
-        "sweep": sweep_document(found.sweep_id, found.sweep.reads, found.sweep.cut),
-        "replay": {
-            "equal": equal,
-            "replayed": found.replayed.decode(),
-            "stored": None if found.stored is None else found.stored.decode("utf-8", "backslashreplace"),
-        },
-    }
-    lines = (
-        f"run {run}  {plain(record.context.name)}  {record.ledger.desired.demand.work.spell()}",
-        *conclusion_lines(found.conclusion, run),
-        f"sweep {found.sweep_id} {freshness_line(found.sweep.reads)}",
-        *_compared(found),
-    )
+    from countermark.app.replay import replayed_document, replayed_lines
+
+    differs = found.differs()
+    lines = (*replayed_lines(found), *_compared(found))
     return Answer(
-        document, (Lines(lines),), () if differs is None else (differs,), chosen.warnings, DONE if differs is None else REFUSED, run
+        replayed_document(found),
+        (Lines(lines),),
+        () if differs is None else (differs,),
+        chosen.warnings,
+        DONE if differs is None else REFUSED,
+        short(found.record.run_id),
     )
 
 

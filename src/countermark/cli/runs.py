@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from countermark.cli.answers import Answer, Lines, Table, refused
+from countermark.cli.answers import Answer, refused
 from countermark.cli.options import JsonOption, StoreOption
 from countermark.values import Refused
 
@@ -19,13 +19,12 @@ def runs(where: WhereOption = None, store: StoreOption = None, as_json: JsonOpti
     from countermark.app.running import list_runs
     from countermark.cli.context import settings
     from countermark.cli.running import opened
-    from countermark.lines.runs import RUN_COLUMNS, run_document, run_row
+    from countermark.lines.pages import runs_page
 
     chosen = settings(store_url=store)
     with opened(chosen) as ports:
         found = list_runs(ports, where)
     if isinstance(found, Refused):
         return refused(tuple(found.defects))
-    empty = "no run is recorded yet: countermark run RECIPE -- COMMAND" if where is None else "no run"
-    blocks = (Table(RUN_COLUMNS, tuple(map(run_row, found))),) if found else (Lines((empty,)),)
-    return Answer({"runs": [run_document(each) for each in found]}, blocks, warnings=chosen.warnings)
+    told = runs_page(found, where is not None)
+    return Answer(told.document, told.blocks, warnings=chosen.warnings)

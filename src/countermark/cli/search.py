@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from countermark.cli.answers import Answer, Lines, Table
+from countermark.cli.answers import Answer, Lines
 from countermark.cli.options import JsonOption, StoreOption
 from countermark.cli.session_reading import LimitOption
 
@@ -22,17 +22,11 @@ def search(
     from countermark.app.sessions import search_events
     from countermark.cli.context import settings
     from countermark.cli.session_reading import of, opened
-    from countermark.lines.sessions import EVENT_COLUMNS, event_row, event_row_document
-    from countermark.lines.texts import number, plain
+    from countermark.lines.pages import found_page
 
     chosen = settings(store_url=store)
     with opened(chosen) as sessions:
         page = of(search_events(sessions, text, limit, before))
-    rows = tuple((plain(each.session, 80), *event_row(each)) for each in page.items)
+    told = found_page(page)
     more = () if page.next is None else (Lines((f"more: --before {page.next}",)),)
-    blocks = (Table(("session", *EVENT_COLUMNS), rows), *more) if rows else (Lines(("no event holds all of these words",)),)
-    document = {
-        "events": [event_row_document(each) for each in page.items],
-        "next": None if page.next is None else number(page.next),
-    }
-    return Answer(document, blocks, warnings=chosen.warnings)
+    return Answer(told.document, (*told.blocks, *more), warnings=chosen.warnings)

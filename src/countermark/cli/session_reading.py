@@ -23,7 +23,6 @@ FollowOption: TypeAlias = Annotated[
 ]
 #: Between two looks of a command that follows, in seconds.
 FOLLOW_EVERY_S: Final = 0.5
-EMPTY: Final = "no session is recorded yet: countermark weights diff A B --record, countermark import transcript FILE, or countermark serve"
 
 
 def opened(chosen: "Settings", create: bool = False) -> "SessionStore":

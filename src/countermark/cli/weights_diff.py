@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from countermark.app.weights import Compared
     from countermark.files.digest_cache import DigestCache
     from countermark.lines.surface import DifferenceFailsOn
-    from countermark.lines.texts import Document
     from countermark.weights.difference import Rule, Surprises, TensorDifference
     from countermark.weights.pairing import Pairing
 
@@ -54,7 +53,7 @@ def weights_diff(
     as_json: JsonOption = False,
 ) -> Answer:
     """Say what changed between two weights, tensor by tensor, with both roots."""
-    from countermark.app.weights import not_borne_out
+    from countermark.app.weights import compared_document, not_borne_out
     from countermark.cli.context import digest_cache, name_to_be, new_file
     from countermark.cli.session_reading import of
     from countermark.cli.weights_events import claimed_edits, recorded
@@ -88,7 +87,7 @@ def weights_diff(
         *((drawn(found, surprises),) if draws and not as_json else ()),
         *((Table(COLUMNS, difference_rows(shown, found.spectra)),) if shown else ()),
     )
-    document = {**_document(found, a, b, base_root), "recorded": kept.document}
+    document = {**compared_document(found, a, b, base_root), "recorded": kept.document}
     warnings = known_defects((*found.left_out_a, *found.left_out_b, *dict.fromkeys(found.notes), *cache.warnings))
     return Answer(document, blocks, defects, warnings, REFUSED if defects else 0)
 
@@ -103,18 +102,6 @@ def _failed(rows: "Iterable[TensorDifference]", rules: "Iterable[Rule]", surpris
     from countermark.lines.surface import DifferenceFailsOn
 
     return tuple(DifferenceFailsOn(rule, names) for rule, names in broken)
-
-
-def _document(found: "Compared", a: str, b: str, base_root: "str | None") -> "Document":
-    from countermark.lines.weights import difference_document
-
-    return {
-        "a": a,
-        "b": b,
-        "complete": not (found.left_out_a or found.left_out_b),
-        "known": {"a": found.known[0], "b": found.known[1], "baseRoot": base_root},
-        **difference_document(found.found, found.spectra),
-    }
 
 
 def _rules(texts: "list[str] | None") -> "tuple[Rule, ...]":

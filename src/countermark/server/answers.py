@@ -32,9 +32,9 @@ from countermark.lines.serving import (
 )
 from countermark.lines.surface import EnvironmentFault
 from countermark.lines.texts import Document
-from countermark.server.redaction import without_tokens
 from countermark.sessions.events import BatchTooLong
 from countermark.sessions.records import SessionAmbiguous, SessionPrefixShort, SessionUnknown
+from countermark.sessions.secrets import without_tokens
 from countermark.store import StoreError
 
 JSON: Final = "application/json"

@@ -15,10 +15,10 @@ from countermark.lines.texts import number
 from countermark.server import metrics
 from countermark.server.answers import JSON, Answer, document, refused, status_of
 from countermark.server.openapi import description
-from countermark.server.redaction import without_tokens
 from countermark.server.routes import BODY_OF_EVENTS, BODY_OF_OTLP, Query
 from countermark.server.service import Read, Service
 from countermark.sessions.events import BatchTooLong, EventConflicts, EventRefused, EventUnreadable
+from countermark.sessions.secrets import without_tokens
 from countermark.values import Refused
 from countermark.wire import otlp
 from countermark.wire.events import batch_of_json, batch_of_lines

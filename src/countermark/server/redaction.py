@@ -7,24 +7,16 @@ Rules kept here:
 2. An event without one is the same object.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from countermark.sessions.canonical import spelled_json
 from countermark.sessions.events import Event
-from countermark.sessions.secrets import TOKEN, TOKEN_PREFIX, redacted, standing_for, without_named
+from countermark.sessions.secrets import OWN, TOKEN_PREFIX, redacted, without_tokens
 from countermark.values import Refused
 
-_OWN: Final = re.compile(TOKEN, re.ASCII)
 _TEXTS: Final = ("id", "session", "source", "name")
-
-
-def without_tokens(text: str, named: Sequence[str] = ()) -> str:
-    """A text without tokens of ours, and without those that are ``named``."""
-    text = without_named(text, named)
-    return _OWN.sub(standing_for("token"), text) if TOKEN_PREFIX in text else text
 
 
 def event_without_tokens(event: Event, named: Sequence[str] = ()) -> Event:
@@ -33,7 +25,7 @@ def event_without_tokens(event: Event, named: Sequence[str] = ()) -> Event:
         return event
     texts = {key: without_tokens(text, named) for key in _TEXTS if (text := getattr(event, key))}
     places = [key for key, text in texts.items() if text != getattr(event, key)]
-    tokens = sorted({*named, *_OWN.findall(event.payload.text)}, key=len, reverse=True)
+    tokens = sorted({*named, *OWN.findall(event.payload.text)}, key=len, reverse=True)
     kept = redacted(event.payload.value, "payload", tokens)
     spelling = spelled_json(kept.value, "payload")
     assert not isinstance(spelling, Refused), "what was spelled has a spelling without its tokens as well"

@@ -16,6 +16,7 @@ from typing import Final, cast, final
 #: What our own tokens begin with, and what one looks like.
 TOKEN_PREFIX: Final = "cmk_"
 TOKEN: Final = TOKEN_PREFIX + r"[A-Za-z0-9_-]{20,200}"
+OWN: Final = re.compile(TOKEN, re.ASCII)
 #: What a secret looks like, by what it is called in its place.
 FORMS: Final[Mapping[str, str]] = {
     "private key": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?",
@@ -74,6 +75,12 @@ def without_named(text: str, named: Sequence[str]) -> str:
         if secret in text:
             text = text.replace(secret, standing_for("token"))
     return text
+
+
+def without_tokens(text: str, named: Sequence[str] = ()) -> str:
+    """A text without tokens of ours, and without those that are ``named``."""
+    text = without_named(text, named)
+    return OWN.sub(standing_for("token"), text) if TOKEN_PREFIX in text else text
 
 
 def redacted_text(text: str, named: Sequence[str] = ()) -> str:
