@@ -158,19 +158,14 @@ def zstandard(data: bytes) -> bool:
 
 
 def _bit_by_bit(data: bytes) -> bytes | None:
-    """What one frame holds, None where it is none, too large, or not alone; read in small pieces."""
+    """What one frame holds, None where it is none, too large, or not alone; written in small pieces."""
     reader, found = ZstdDecompressor(), bytearray()
     if not data.startswith(_FRAME):
         return None
     try:
-        for at in range(0, len(data), 61):
-            if reader.eof:
-                return None
-            found += reader.decompress(data[at : at + 61], 4096)
-            while not reader.needs_input and not reader.eof:
-                found += reader.decompress(b"", 4096)
-                if len(found) > CONTENT_MAX:
-                    return None
+        found += reader.decompress(data, 4096)
+        while not reader.needs_input and not reader.eof and len(found) <= CONTENT_MAX:
+            found += reader.decompress(b"", 4096)
     except ZstdError:
         return None
     whole = reader.eof and not reader.unused_data and get_frame_info(data).decompressed_size in (None, len(found))
