@@ -1,4 +1,4 @@
-"""What is kept, what is let go, and what is folded again: retention, versions of the fold, and rows that were changed past us."""
+"""What is kept and what is folded again: versions of the fold, and rows that were changed past us."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,39 +13,11 @@ from countermark.store import StoreError
 from countermark.store.sessions import base, checks, folding, rows
 from countermark.store.sessions import statements as said
 from countermark.store.sessions.base import SqlSessions
-from countermark.store.sessions.interface import Forgotten, SessionStore
+from countermark.store.sessions.interface import SessionStore
 from countermark.store.sessions.sqlite import SqliteSessions
 from tests.faults import planted, proven_by
 from tests.store.sessions.conftest import Opener
-from tests.store.sessions.examples import DAY, NOW, T1, chat, edit, event, found, ids, only, rows_of
-
-
-def test_what_is_forgotten_is_gone_and_new_when_it_comes_again(store: SessionStore) -> None:
-    kept = [event("k-1", {"t": "shared kept"}, session="s-kept"), event("k-2", trace=T1, session="s-kept")]
-    store.ingest(kept)
-    before = rows_of(store)
-    gone = [edit("g-1", "w", said={"note": "shared gone"}), chat("g-2", "r", 5), event("g-3", trace=T1, session="s-main")]
-    store.ingest(gone)
-    store.ingest([event("g-1", {"other": 1})])
-    assert store.forget(["s-main", "nobody", "s-main"]) == Forgotten(1, 3)
-    assert rows_of(store) == before
-    assert (found(store, "shared"), found(store, "gone"), store.check()) == (["k-1"], [], ())
-    assert store.ingest(gone).stored == ("g-1", "g-2", "g-3")
-    assert [each.ordinal for each in store.tail(0)] == [1, 2, 6, 7, 8], "no number is given twice"
-
-
-@proven_by(planted(base, "_more", lambda forgotten, taken: forgotten))
-def test_retention_takes_out_what_is_old_some_at_a_time(store: SessionStore) -> None:
-    store.ingest([event(f"e-{number}", session=f"s-{number % 30}", received_ns=NOW + number % 30) for number in range(90)])
-    took: list[int] = []
-    honest = SqlSessions._take_out
-    counted = planted(SqlSessions, "_take_out", lambda *given: took.append(len(taken := honest(*given))) or taken)
-    with counted(), patch.object(base, "_FORGOTTEN_AT_ONCE", 9):
-        assert store.forget(before_ns=NOW + 20) == Forgotten(20, 60)
-        assert store.forget(["s-25", "s-26", "s-27", "s-28"]) == Forgotten(4, 12)
-    assert took == [3] * 6 + [2, 0, 3, 1]
-    assert sorted(listed.updated_ns - NOW for listed in store.sessions().items) == [20, 21, 22, 23, 24, 29]
-    assert store.check() == ()
+from tests.store.sessions.examples import NOW, T1, chat, edit, event, ids, only, rows_of
 
 
 @contextmanager
@@ -196,5 +168,3 @@ def test_a_session_with_many_events_is_read_a_page_at_a_time(store: SessionStore
     with store_connection(store) as connection:
         folding.refold(connection, "s-main")
     assert (only(store).session.sums.events, len(ids(store)), store.check()) == (2_100, 1_000, ())
-    assert store.forget(before_ns=NOW + DAY) == Forgotten(1, 2_100)
-    assert store.sessions().items == ()

@@ -6,7 +6,7 @@ from countermark.sessions import words
 from countermark.sessions.filters.binding import read_where
 from countermark.sessions.filters.condition import Where
 from countermark.sessions.words import WORD_LENGTH_MAX
-from countermark.store.sessions.interface import Forgotten, SessionStore
+from countermark.store.sessions.interface import Forgotten, Rule, SessionStore
 from countermark.values import Refused
 from tests.faults import planted, proven_by
 from tests.store.sessions.examples import NOW, chat, edit, event, found
@@ -133,4 +133,4 @@ def test_numbers_beyond_every_row_find_nothing_or_all(store: SessionStore) -> No
     store.ingest([event("e-1")])
     assert [len(store.tail(after)) for after in (-(2**70), 0, 2**70)] == [1, 1, 0]
     assert [len(store.search("e", before=before).items) for before in (-(2**70), 1, 2**70)] == [0, 0, 1]
-    assert [store.forget(before_ns=before).events for before in (-(2**70), 2**70)] == [0, 1]
+    assert [len(store.outdated(Rule(before, before)).items) for before in (-(2**70), 2**70)] == [0, 1]

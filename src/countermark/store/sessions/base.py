@@ -18,8 +18,7 @@ from typing import Any, Final, Self, cast
 
 from sqlalchemy import Connection, Select, func, select, tuple_
 
-from countermark.sessions.canonical import kept_text
-from countermark.sessions.events import ID_LENGTH_MAX, Event, trace_session
+from countermark.sessions.events import Event, trace_session
 from countermark.sessions.filters.condition import Where
 from countermark.sessions.fold import SESSION_FOLD_VERSION
 from countermark.sessions.records import (
@@ -38,21 +37,19 @@ from countermark.sessions.records import (
     SessionUnknown,
     StoredEvent,
 )
-from countermark.sessions.words import event_words, words_of
+from countermark.sessions.words import words_of
 from countermark.store.failures import StoreError, StoreOfAnotherVersion
 from countermark.store.sessions import folding
 from countermark.store.sessions import statements as said
 from countermark.store.sessions.ingest import ingest
-from countermark.store.sessions.interface import Forgotten, Ingested
-from countermark.store.sessions.rows import INT64_MAX, by_name, conflict, listed_session, stored_event
+from countermark.store.sessions.interface import Ingested
+from countermark.store.sessions.retention import SqlRetention
+from countermark.store.sessions.rows import INT64_MAX, askable, by_name, conflict, in_range, listed_session, stored_event
 from countermark.store.sessions.schema import SESSIONS_VERSION
 from countermark.store.sessions.schema import sessions as sessions_table
-from countermark.store.sessions.sinks import SqlSinks
 from countermark.store.where import condition
 from countermark.values import NonEmpty, Refused
 
-#: So many events are taken out by one transaction, or one session's, so that nobody waits for long.
-_FORGOTTEN_AT_ONCE: Final = 5_000
 #: From so many sessions on, a set is asked of each session that is passed, and no longer for its sessions first.
 _FEW: Final = 2_000
 _TRACE: Final = re.compile(r"trace:([0-9a-f]{32})", re.ASCII)
@@ -66,16 +63,6 @@ def _are_few(connection: Connection, ids: Select[Any]) -> bool:
     return cast(int, connection.scalar(select(func.count()).select_from(ids.limit(_FEW).subquery()))) < _FEW
 
 
-def _askable(text: str) -> bool:
-    """Whether a text could stand in a row: a database refuses to be asked for some that never do."""
-    return 0 < len(text) <= ID_LENGTH_MAX and kept_text(text) is text
-
-
-def _number(number: int) -> int:
-    """A number that a database can be asked about; beyond these no row has one."""
-    return max(-1, min(number, INT64_MAX))
-
-
 def beyond(prefix: str) -> str:
     """The smallest text, by bytes, that is greater than every text that begins with ``prefix``."""
     kept = prefix.rstrip("\U0010ffff")
@@ -83,7 +70,7 @@ def beyond(prefix: str) -> str:
     return kept[:-1] + chr(0xE000 if after == 0xD800 else after)
 
 
-class SqlSessions(SqlSinks, ABC):
+class SqlSessions(SqlRetention, ABC):
     """What is common to every SQL database; a subclass opens connections and runs transactions."""
 
     @property
@@ -121,39 +108,6 @@ class SqlSessions(SqlSinks, ABC):
     def ingest(self, events: Sequence[Event]) -> Ingested:
         with self._writing() as (connection, last):
             return ingest(connection, events, last)
-
-    def forget(self, sessions: Sequence[str] = (), before_ns: int | None = None) -> Forgotten:
-        forgotten = Forgotten(0, 0)
-        left = list(dict.fromkeys(filter(_askable, sessions)))
-        while left:
-            chosen, left = left[:100], left[100:]
-            with self._writing() as (connection, _):
-                rows = said.SESSIONS_OF.rows(connection, sessions=said.listed(chosen))
-                taken = self._take_out(connection, rows)
-            left = [*(each for each in chosen if each not in taken and each in {row["session_id"] for row in rows}), *left]
-            forgotten = _more(forgotten, taken)
-        while before_ns is not None:
-            with self._writing() as (connection, _):
-                taken = self._take_out(connection, said.OUTDATED.rows(connection, before_ns=_number(before_ns), limit=100))
-            forgotten = _more(forgotten, taken)
-            if not taken:
-                break
-        return forgotten
-
-    def _take_out(self, connection: Connection, rows: Iterable[Any]) -> dict[str, int]:
-        """Take out sessions until enough events went; how many of each that was taken out."""
-        taken: dict[str, int] = {}
-        index = said.INDEX[connection.dialect.name]
-        for row in rows:
-            session = cast(str, row["session_id"])
-            if sum(taken.values()) >= _FORGOTTEN_AT_ONCE:
-                break
-            words = ((stored.ordinal, event_words(stored.event)) for stored in folding.events_of(connection, session))
-            index.take_out.many(connection, [{"ordinal": ordinal, "words": " ".join(found)} for ordinal, found in words if found])
-            for statement in said.FORGET:
-                statement.run(connection, session=session)
-            taken[session] = cast(int, row["events"])
-        return taken
 
     def refold(self, progress: Callable[[int, int], object] = lambda done, left: None, batch: int = 100) -> int:
         done = 0
@@ -193,7 +147,7 @@ class SqlSessions(SqlSinks, ABC):
         return Page(page, SessionCursor(page[-1].updated_ns, page[-1].id) if page and len(found) > limit else None)
 
     def session(self, asked: str) -> SessionListed | Refused[SessionNotFound]:
-        if not _askable(asked):
+        if not askable(asked):
             return Refused(NonEmpty(SessionUnknown(asked)))
         with self._reading() as connection:
             found = self._called(connection, [asked]) or self._formerly(connection, asked)
@@ -233,7 +187,7 @@ class SqlSessions(SqlSinks, ABC):
     def events(self, session: str, after: EventCursor | None = None, limit: int = 200) -> EventPage:
         start = after or EventCursor(-1, 0, 0)
         with self._reading() as connection:
-            found = self._called(connection, [session] if _askable(session) else []).get(session)
+            found = self._called(connection, [session] if askable(session) else []).get(session)
             if found is None:
                 return EventPage((), 0, 0, None)
             rows = said.OF_SESSION.rows(connection, session=session, when_ns=start.when_ns, ordinal=start.ordinal, limit=limit + 1)
@@ -248,19 +202,19 @@ class SqlSessions(SqlSinks, ABC):
             return Page((), None)
         with self._reading() as connection:
             index = said.INDEX[connection.dialect.name]
-            asked = {"words": index.asked(words), "before": INT64_MAX if before is None else _number(before), "limit": limit + 1}
+            asked = {"words": index.asked(words), "before": INT64_MAX if before is None else in_range(before), "limit": limit + 1}
             found = [stored_event(row) for row in index.find.rows(connection, **asked)]
         page = tuple(found[:limit])
         return Page(page, page[-1].ordinal if page and len(found) > limit else None)
 
     def tail(self, after: int, limit: int = 200, session: str | None = None) -> tuple[StoredEvent, ...]:
-        if session is not None and not _askable(session):
+        if session is not None and not askable(session):
             return ()
         with self._reading() as connection:
             if session is None:
-                rows = said.TAIL.rows(connection, after=_number(after), limit=limit)
+                rows = said.TAIL.rows(connection, after=in_range(after), limit=limit)
             else:
-                rows = said.TAIL_OF_SESSION.rows(connection, after=_number(after), limit=limit, session=session)
+                rows = said.TAIL_OF_SESSION.rows(connection, after=in_range(after), limit=limit, session=session)
         return tuple(map(stored_event, rows))
 
     def latest(self) -> int:
@@ -269,18 +223,14 @@ class SqlSessions(SqlSinks, ABC):
         return cast(int, row["ordinal"])
 
     def conflicts(self, session: str) -> tuple[Conflict, ...]:
-        if not _askable(session):
+        if not askable(session):
             return ()
         with self._reading() as connection:
             return tuple(map(conflict, said.CONFLICTS.rows(connection, session=session)))
 
     def edited(self, checkpoint: str) -> tuple[CheckpointOfSession, ...]:
-        if not _askable(checkpoint):
+        if not askable(checkpoint):
             return ()
         with self._reading() as connection:
             rows = said.EDITED.rows(connection, digest=checkpoint)
         return tuple([CheckpointOfSession(cast(str, row["session_id"]), row["side"] == "after") for row in rows])
-
-
-def _more(forgotten: Forgotten, taken: dict[str, int]) -> Forgotten:
-    return Forgotten(forgotten.sessions + len(taken), forgotten.events + sum(taken.values()))

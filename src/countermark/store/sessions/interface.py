@@ -46,10 +46,33 @@ class Ingested:
 @final
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How much was taken out for good."""
+    """How much was taken out for good: whole sessions, and events, those of a session of which some are left included."""
 
     sessions: int
     events: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which sessions are outdated: those in which what happened last happened before a time, and to which nothing came since another
+    (ns UTC). ``unsent``: also those of which a sink still has to send something, or to tell."""
+
+    before_ns: int
+    quiet_ns: int
+    unsent: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A session that a rule takes out: how many events it has, when what happened last in it happened (ns UTC; by its receipt where its own
+    time cannot be used), and the sinks that still owe something of it to others, for which it is kept unless the rule says otherwise."""
+
+    id: str
+    events: int
+    last_ns: int
+    owed: tuple[str, ...]
 
 
 @final
@@ -178,9 +201,17 @@ class SessionStore(SinkStore, Protocol):
         """The sessions whose weight edits name a digest of weights, in the order of their ids."""
         ...
 
-    def forget(self, sessions: Sequence[str] = (), before_ns: int | None = None) -> Forgotten:
-        """Take out these sessions, and those to which nothing was added since a time (ns UTC), with all that is kept of them. An event of
-        them that comes again is new."""
+    def outdated(self, rule: Rule, after: SessionCursor | None = None, limit: int = 500) -> Page[Outdated, SessionCursor]:
+        """The sessions that a rule takes out, those to which nothing came for longest first. So many sessions are looked at for a page,
+        which may have none."""
+        ...
+
+    def forget(
+        self, sessions: Sequence[str], rule: Rule | None = None, between: Callable[[Forgotten], object] = lambda forgotten: None
+    ) -> Forgotten:
+        """Take out these sessions with all that is kept of them; with a rule, only those that it still takes out. An event of them that
+        comes again is new. Some events go by each transaction; ``between`` is told after each what went so far. What was broken off leaves
+        whole sessions, and maybe one with some of its events, whose sums are folded again."""
         ...
 
     def refold(self, progress: Callable[[int, int], object] = lambda done, left: None, batch: int = 100) -> int:

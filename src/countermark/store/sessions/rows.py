@@ -8,9 +8,9 @@ from typing import Any, Final, cast, final
 
 from sqlalchemy import CursorResult
 
-from countermark.sessions.canonical import Spelling
+from countermark.sessions.canonical import Spelling, kept_text
 from countermark.sessions.edits import is_edit
-from countermark.sessions.events import Event, EventType, smaller
+from countermark.sessions.events import ID_LENGTH_MAX, Event, EventType, smaller
 from countermark.sessions.fold import SESSION_FOLD_VERSION, Session, Share, Sums
 from countermark.sessions.genai import NO_USAGE, PICO, Usage
 from countermark.sessions.records import Conflict, SessionListed, StoredEvent
@@ -20,6 +20,16 @@ INT64_MAX: Final = 2**63 - 1
 _PADDED: Final = 40
 NO_SUMS: Final = Sums()
 _SIDES: Final = (("checkpointBefore", "before"), ("checkpointAfter", "after"))
+
+
+def askable(text: str) -> bool:
+    """Whether a text could stand in a row: a database refuses to be asked for some that never do."""
+    return 0 < len(text) <= ID_LENGTH_MAX and kept_text(text) is text
+
+
+def in_range(number: int) -> int:
+    """A number that a database can be asked about; beyond these no row has one."""
+    return max(-1, min(number, INT64_MAX))
 
 
 def by_name(result: CursorResult[Any]) -> Iterator[Row]:

@@ -105,6 +105,10 @@ class SqlSinks(ABC):
             rows = _WAITING[connection.dialect.name].rows(connection, after=found[0]["ordinal"], limit=limit)
         return tuple(map(stored_event, rows))
 
+    def _waits(self, connection: Connection, after: int) -> bool:
+        """Whether anything is to be sent behind a place."""
+        return _found(_COUNT[connection.dialect.name].rows(connection, after=after, limit=1)) > 0
+
     def sent(self, sink: str, holder: str, ordinal: int, sessions: Sequence[str], aside: Sequence[Aside], now_ns: int) -> bool:
         with self._writing() as (connection, _):
             if _SENT.run(connection, of_sink=sink, mine=holder, ordinal=ordinal) == 0:

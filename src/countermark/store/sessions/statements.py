@@ -86,6 +86,11 @@ def _bind(name: str) -> BindParameter[Any]:
     return bindparam(name)
 
 
+def among(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    """Whether a text column is one of the JSON list that is bound under a name."""
+    return _Among(column, _bind(name))
+
+
 def _all_of(table: Table) -> dict[str, Any]:
     return {column.name: _bind(column.name) for column in table.columns}
 
@@ -183,19 +188,19 @@ TRACES_SO: Final = _traces(_begins(trace_names.c.trace))
 
 # --------------------------------------------------------------------------------------------------------------- retention
 
-OUTDATED: Final = Statement(
-    select(sessions.c.session_id, sessions.c.events)
-    .where(sessions.c.updated_ns < _bind("before_ns"))
-    .order_by(sessions.c.updated_ns, sessions.c.session_id)
-    .limit(_bind("limit"))
+_TAKEN: Final = and_(_IN_SESSION, tuple_(*_IN_ORDER) <= tuple_(_bind("until_ns"), _bind("until_ordinal")))
+#: Takes out a session's events up to a place, and what is in conflict with them.
+FORGET_EVENTS: Final = (
+    Statement(delete(event_conflicts).where(event_conflicts.c.event_id.in_(select(events.c.event_id).where(_TAKEN)))),
+    Statement(delete(events).where(_TAKEN)),
 )
-FORGET: Final = (
-    Statement(delete(event_conflicts).where(event_conflicts.c.event_id.in_(select(events.c.event_id).where(_IN_SESSION)))),
-    Statement(delete(events).where(_IN_SESSION)),
-    Statement(delete(trace_names).where(trace_names.c.session_id == _bind("session"))),
-    *(Statement(delete(table).where(table.c.session_id == _bind("session"))) for table in (sink_sessions, sink_aside)),
+#: Takes out everything else that is kept of a session.
+FORGET_REST: Final = (
+    *(Statement(delete(table).where(table.c.session_id == _bind("session"))) for table in (trace_names, sink_sessions, sink_aside)),
     *UNFOLD,
 )
+#: Has a session folded anew by whoever comes next.
+STALE: Final = Statement(update(sessions).where(sessions.c.session_id == _bind("session")).values(fold_version=0))
 
 # --------------------------------------------------------------------------------------------------------------- searching
 
