@@ -300,7 +300,7 @@ def _judged(
     p = None if estimate is None else estimate.p
     if asked.by_sign_flip:
         test, p = "sign_flip", None if flipped is None else flipped.p
-    up, down = sum(1 for each in differences if each > 0), sum(1 for each in differences if each < 0)
+    up, down = sum([each > 0 for each in differences]), sum([each < 0 for each in differences])
     higher = kind == "score" or name in asked.a.higher or name in asked.b.higher
     return MetricComparison(
         name, kind, higher, len(differences), mean(a) if a else None, mean(b) if b else None, estimate, test, p, p, 0, flipped,
@@ -310,7 +310,7 @@ def _judged(
 
 
 def _fourfold(a: Sequence[float], b: Sequence[float]) -> Fourfold:
-    both = sum(1 for one, other in zip(a, b, strict=True) if one and other)
+    both = sum([1 for one, other in zip(a, b, strict=True) if one and other])
     in_a, in_b = round(sum(a)), round(sum(b))
     return Fourfold(both, in_a - both, in_b - both, len(a) - in_a - in_b + both)
 

@@ -24,7 +24,7 @@ NUMBER_SIZE_MAX: Final = 1e100
 #: Repeats of one sample.
 REPEATS_MAX: Final = 100_000
 
-ErrorCause: TypeAlias = Literal["crash", "timeout", "malformed", "missing", "non_finite", "duplicate", "reported"]
+ErrorCause: TypeAlias = Literal["crash", "timeout", "malformed", "missing", "reported"]
 ERROR_CAUSES: Final[tuple[ErrorCause, ...]] = get_args(ErrorCause)
 Key: TypeAlias = tuple[str, int]
 
@@ -186,3 +186,17 @@ def joined(attempts: Sequence[Attempt]) -> Union:
             metrics.setdefault(found.repeat, found)
     stamps = tuple(dict.fromkeys(attempt.stamp for attempt in attempts))
     return Union(tuple(kept.values()), tuple(metrics[repeat] for repeat in sorted(metrics)), tuple(repeated), stamps)
+
+
+def regraded(samples: Iterable[Sample], grades: Mapping[Key, Mapping[str, float | None]]) -> tuple[Sample, ...]:
+    """The samples of a child experiment: the stored outputs with another grader's scores. What errored stays what it is, and nothing of the
+    parent's scores is taken over."""
+    found: list[Sample] = []
+    for sample in samples:
+        outcome = sample.outcome
+        if not isinstance(outcome, Errored):
+            scores = grades.get(sample.key, {})
+            known = any(score is not None for score in scores.values())
+            outcome = Scored(scores, outcome.output) if known else Unscored("the grader gave it no score", outcome.output)
+        found.append(Sample(sample.id, sample.repeat, outcome, sample.cached))
+    return tuple(found)

@@ -10,6 +10,7 @@ Rules kept here:
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Literal, TypeAlias, final
 
 from countermark.experiments.samples import Asked, Errored, Scored, Union, Unscored
@@ -49,6 +50,10 @@ class Side:
         """``EXP:ARM``, as a side is named on the command line."""
         return f"{self.experiment}:{self.arm}"
 
+    def expected(self) -> tuple[Asked, ...]:
+        """The samples that were to be answered: none of an arm that tells its numbers alone."""
+        return self.asked if self.came.samples or not self.came.metrics else ()
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -78,35 +83,33 @@ class Join:
 @final
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The scored repeats of every id, by metric; and the metrics in the order in which they came."""
+    """The value of every id that has one, by metric, the metrics in the order in which they came; and of each metric how many samples were
+    scored, and the sum of their scores."""
 
-    repeats: int
-    asked: int
-    found: Mapping[str, Mapping[str, list[float]]]
+    samples: int
+    found: Mapping[str, Mapping[str, float]]
+    scored: Mapping[str, int]
+    sums: Mapping[str, float]
 
     def values(self, metric: str) -> Mapping[str, float]:
         """One value an id, of the ids that have one."""
-        found = self.found.get(metric, {})
-        if self.repeats == 1:
-            return {each: scores[0] for each, scores in found.items()}
-        return {each: mean(scores) for each, scores in found.items()}
+        return self.found.get(metric, {})
 
     def unscored(self, metric: str) -> int:
         """Samples, each repeat counted, without a score of the metric."""
-        return self.asked * self.repeats - sum(map(len, self.found.get(metric, {}).values()))
+        return self.samples - self.scored.get(metric, 0)
 
     def bounds(self, metric: str, declared: Range) -> Interval | None:
         """Between what the mean over everything that was asked lies, whatever the unscored would have got."""
-        if not self.asked:
+        if not self.samples:
             return None
-        known = sum(sum(scores) for scores in self.found.get(metric, {}).values())
-        whole, missing = self.asked * self.repeats, self.unscored(metric)
-        return Interval((known + missing * declared.low) / whole, (known + missing * declared.high) / whole)
+        known, missing = self.sums.get(metric, 0.0), self.unscored(metric)
+        return Interval((known + missing * declared.low) / self.samples, (known + missing * declared.high) / self.samples)
 
 
 def counts(side: Side) -> Counts:
     """What became of each sample that was asked."""
-    asked = {each.id for each in side.asked}
+    asked = {each.id for each in side.expected()}
     scored = unscored = errored = cached = 0
     for sample in side.came.samples:
         if sample.id not in asked or not 0 <= sample.repeat < side.repeats:
@@ -125,16 +128,29 @@ def counts(side: Side) -> Counts:
 
 def reduced(side: Side) -> Reduced:
     """The scores of a side by metric and id."""
-    asked = {each.id for each in side.asked}
-    found: dict[str, dict[str, list[float]]] = {}
+    asked = {each.id for each in side.expected()}
+    first: dict[str, dict[str, float]] = {}
+    more: dict[str, dict[str, list[float]]] = {}
     for sample in side.came.samples:
-        if not isinstance(sample.outcome, Scored) or sample.id not in asked or not 0 <= sample.repeat < side.repeats:
+        outcome, name = sample.outcome, sample.id
+        if not isinstance(outcome, Scored) or name not in asked or not 0 <= sample.repeat < side.repeats:
             continue
-        for metric, score in sample.outcome.scores.items():
-            by_id = found.setdefault(metric, {})
-            if score is not None:
-                by_id.setdefault(sample.id, []).append(score)
-    return Reduced(side.repeats, len(asked), found)
+        for metric, score in outcome.scores.items():
+            by_id = first.get(metric)
+            if by_id is None:
+                by_id = first[metric] = {}
+            if score is None:
+                continue
+            if name in by_id:
+                more.setdefault(metric, {}).setdefault(name, []).append(score)
+            else:
+                by_id[name] = score
+    scored = {metric: len(by_id) + sum(map(len, more.get(metric, {}).values())) for metric, by_id in first.items()}
+    sums = {metric: fsum(by_id.values()) + sum(map(fsum, more.get(metric, {}).values())) for metric, by_id in first.items()}
+    for metric, repeated in more.items():
+        for name, scores in repeated.items():
+            first[metric][name] = mean([first[metric][name], *scores])
+    return Reduced(len(asked) * side.repeats, first, scored, sums)
 
 
 def outputs(side: Side) -> Mapping[tuple[str, int], str]:
@@ -145,10 +161,12 @@ def outputs(side: Side) -> Mapping[tuple[str, int], str]:
 
 def join(a: Side, b: Side) -> Join:
     """The pairs of two sides: by id, or by content where more samples of equal content have other ids than have the same."""
-    in_a, in_b = ({each.id: each.content for each in side.asked} for side in (a, b))
+    in_a, in_b = ({each.id: _hex(each.content) for each in side.expected()} for side in (a, b))
     shared = [each for each in in_a if each in in_b]
-    equal = sum(1 for each in shared if in_a[each] is not None and in_a[each] == in_b[each])
-    texts_a, texts_b = _once(a.asked), _once(b.asked)
+    equal = sum([1 for each in shared if in_a[each] is not None and in_a[each] == in_b[each]])
+    if equal == len(in_a) == len(in_b):
+        return Join("id", tuple([(each, each) for each in shared]), (), ())
+    texts_a, texts_b = _once(a.expected()), _once(b.expected())
     by_content = [(texts_a[text], texts_b[text]) for text in texts_a if text in texts_b]
     if len(by_content) > equal and any(one != other for one, other in by_content):
         paired_a, paired_b = ({pair[at] for pair in by_content} for at in (0, 1))
@@ -161,13 +179,17 @@ def _left(ids: Iterable[str], paired: Callable[[str], bool]) -> tuple[str, ...]:
     return tuple(each for each in ids if not paired(each))
 
 
-def _once(asked: Iterable[Asked]) -> dict[Sha256, str]:
+def _hex(content: Sha256 | None) -> str | None:
+    return None if content is None else content.hex
+
+
+def _once(asked: Iterable[Asked]) -> dict[str, str]:
     """The id of every content that stands once."""
-    found: dict[Sha256, str] = {}
-    twice: set[Sha256] = set()
+    found: dict[str, str] = {}
+    twice: set[str] = set()
     for each in asked:
         if each.content is not None:
-            if each.content in found:
-                twice.add(each.content)
-            found[each.content] = each.id
+            if each.content.hex in found:
+                twice.add(each.content.hex)
+            found[each.content.hex] = each.id
     return {content: each for content, each in found.items() if content not in twice}

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeGuard, get_args
 
 from countermark.lines.of_checkpoints import checkpoint_sentence, retention_sentence
 from countermark.lines.of_evidence import EvidenceDefect, evidence_sentence
+from countermark.lines.of_experiments import ExperimentDefect, experiment_sentence
 from countermark.lines.of_files import FolderDefect, ReadingDefect, SourceDefect, file_sentence, folder_sentence, source_sentence
 from countermark.lines.of_filters import filter_sentence
 from countermark.lines.of_recipes import RecipeDefect, recipe_sentence
@@ -37,7 +38,7 @@ from countermark.verdict.kinds import Blocker, Note, WhyNot
 AnyDefect = (
     RecipeDefect | RunDefect | CheckpointDefect | RetentionDefect | EvidenceDefect | VerdictDefect
     | RecordDefect | ReadingDefect | FolderDefect | SourceDefect | WeightsDefect | SessionDefect | FilterDefect | ServingDefect
-    | SurfaceDefect
+    | ExperimentDefect | SurfaceDefect
 )  # fmt: skip
 
 _SENTENCE_LENGTH_MAX: Final = 4000
@@ -58,6 +59,7 @@ FAMILIES: Final[Mapping[str, tuple[type, ...]]] = {
     "Why a run has not converged yet": get_args(WhyNot),
     "Notes": get_args(Note),
     "Sessions and events": get_args(SessionDefect),
+    "Experiments": get_args(ExperimentDefect),
     "Filters": get_args(FilterDefect),
     "The server": get_args(ServingDefect),
     "Operations and surfaces": get_args(SurfaceDefect),
@@ -95,6 +97,8 @@ def _told(defect: AnyDefect) -> Sentence:
         return folder_sentence(defect)
     if isinstance(defect, WeightsDefect):
         return weights_sentence(defect)
+    if isinstance(defect, ExperimentDefect):
+        return experiment_sentence(defect)
     if isinstance(defect, FilterDefect):
         return filter_sentence(defect)
     if isinstance(defect, SessionDefect):
