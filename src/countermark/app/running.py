@@ -27,6 +27,7 @@ from countermark.recipe import Requirements, Resolution, WorkKey
 from countermark.run.demand import Demand, DemandId, TrainingRunDesired, admit_demand
 from countermark.run.records import Attached, Recorded, RowUnreadable, RunContext, RunListed, RunRecord, StoredVerdict, SweepDamaged
 from countermark.sessions.filters.binding import FilterDefect, read_where
+from countermark.store.interface import Store
 from countermark.values import NonEmpty, Principal, Refused, Request, shown
 from countermark.verdict.kinds import (
     ARMS,
@@ -304,10 +305,15 @@ def latest_sweep(ports: Ports, run_id: str) -> Sweep | None | Refused[object]:
 
 def list_runs(ports: Ports, where: str | None = None) -> tuple[RunListed, ...] | Refused[FilterDefect]:
     """The runs for which a filter holds, those that were recorded last first."""
+    return runs_in(ports.store, where)
+
+
+def runs_in(store: Store, where: str | None = None) -> tuple[RunListed, ...] | Refused[FilterDefect]:
+    """As ``list_runs``, of a store that is only read."""
     chosen = None if where is None else read_where(where, "runs")
     if isinstance(chosen, Refused):
         return chosen
-    found = ports.store.list_runs() if chosen is None else ports.store.runs_where(chosen)
+    found = store.list_runs() if chosen is None else store.runs_where(chosen)
     return tuple(reversed(found))
 
 

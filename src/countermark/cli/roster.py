@@ -92,6 +92,7 @@ ENTRIES: Final = (
     ),
     Entry(("export",), "export", "Write the events of sessions as JSON lines, CSV or Parquet.", _SESSIONS),
     Entry(("serve",), "serve", "Take events by HTTP and OpenTelemetry, and answer for sessions, until Ctrl-C.", _SESSIONS),
+    Entry(("mcp",), "mcp", "Answer clients of the Model Context Protocol, which may read and change nothing.", _SESSIONS),
     Entry(("token", "add"), "token_add", "Make a token and tell it once; what is kept of it is its hash.", _SESSIONS),
     Entry(("token", "list"), "token_list", "List the server's tokens by their names; none of them can be told again.", _SESSIONS),
     Entry(("token", "revoke"), "token_revoke", "Take a token's rights for good: the next request with it is turned away.", _SESSIONS),

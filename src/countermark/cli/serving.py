@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from countermark.cli.settings import Settings
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 _MODULES = ("starlette", "uvicorn", "opentelemetry.proto")
 
 
-def needed() -> None:
-    """Raises ``EnvironmentFailed`` where the server's libraries are not installed."""
+def needed(modules: "Sequence[str]" = _MODULES, what: str = "the server", extra: str = "server") -> None:
+    """Raises ``EnvironmentFailed`` where libraries are not installed; ``extra`` brings them."""
     from countermark.app.errors import EnvironmentFailed
 
     def there(module: str) -> bool:
@@ -22,8 +23,8 @@ def needed() -> None:
         except ModuleNotFoundError:
             return False
 
-    if missing := [module for module in _MODULES if not there(module)]:
-        raise EnvironmentFailed(f"the server needs {', '.join(missing)}", sys.executable, "pip install 'countermark[server]'")
+    if missing := [module for module in modules if not there(module)]:
+        raise EnvironmentFailed(f"{what} needs {', '.join(missing)}", sys.executable, f"pip install 'countermark[{extra}]'")
 
 
 def tokens_of(chosen: "Settings") -> "Path":

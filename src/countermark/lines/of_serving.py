@@ -11,6 +11,7 @@ from countermark.lines.serving import (
     MethodUnfit,
     OriginForeign,
     ParameterUnfit,
+    PathOutside,
     RequestDefect,
     RouteUnknown,
     ServerBusy,
@@ -48,6 +49,7 @@ def serving_sentence(defect: ServingDefect) -> Sentence:
         case (
             TokenWanted() | TokenUnknown() | TokenScopeMissing() | HostForeign() | OriginForeign() | RouteUnknown() | MethodUnfit()
             | ParameterUnfit() | MediaTypeUnfit() | BodyEncodingUnfit() | BodyTooLarge() | BodySlow() | ServerBusy() | ServerFault()
+            | PathOutside()
         ):  # fmt: skip
             return _of_request(defect)
 
@@ -93,4 +95,9 @@ def _of_request(defect: RequestDefect) -> Sentence:
             return Sentence(
                 f"the server failed at this request ({plain(what)}); nothing of it was stored",
                 "send it again; if it fails again, report it",
+            )
+        case PathOutside(path, roots):
+            return Sentence(
+                f"{quoted(path)} leads out of the folders in which paths may be named",
+                f"name a path in {either(map(plain, roots))}; to have more of them: countermark mcp --root DIR",
             )

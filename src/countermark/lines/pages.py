@@ -51,7 +51,10 @@ def events_page(listed: SessionListed, page: EventPage, conflicts: Sequence[Conf
 def found_page(page: Page[StoredEvent, int]) -> Shown:
     """Events that were searched for, with their sessions."""
     rows = tuple((plain(each.session, 80), *event_row(each)) for each in page.items)
-    document: Document = {"events": [event_row_document(each) for each in page.items], "next": None if page.next is None else number(page.next)}
+    document: Document = {
+        "events": [event_row_document(each) for each in page.items],
+        "next": None if page.next is None else number(page.next),
+    }
     return Shown(document, (table_of(("session", *EVENT_COLUMNS), rows, "no event holds all of these words"),))
 
 

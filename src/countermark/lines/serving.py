@@ -159,10 +159,19 @@ class ServerFault:
     what: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class PathOutside:
+    """A client named a path outside of the folders in which it may name any, or one in which a link leads out of them."""
+
+    path: str
+    roots: tuple[str, ...]
+
+
 #: What is wrong with a request apart from what it holds.
 RequestDefect = (
     TokenWanted | TokenUnknown | TokenScopeMissing | HostForeign | OriginForeign | RouteUnknown | MethodUnfit | ParameterUnfit
-    | MediaTypeUnfit | BodyEncodingUnfit | BodyTooLarge | BodySlow | ServerBusy | ServerFault
+    | MediaTypeUnfit | BodyEncodingUnfit | BodyTooLarge | BodySlow | ServerBusy | ServerFault | PathOutside
 )  # fmt: skip
 #: What is wrong with how a server is started, and with what is asked of its tokens.
 TokenDefect = TokenNameUnfit | TokenNameTaken | TokenNameUnknown | TokenScopeUnknown

@@ -180,11 +180,12 @@ def difference_document(found: WeightsDifference, spectra: Spectra = NO_SPECTRA)
         },
         "prefixes": [{"a": old, "b": new} for old, new in found.prefixes],
         "spectrum": spectrum_document(spectra),
-        "tensors": [_document(row, by_name.get(row.name)) for row in found.rows],
+        "tensors": [tensor_document(row, by_name.get(row.name)) for row in found.rows],
     }
 
 
-def _document(row: TensorDifference, spectrum: Spectrum | Gap | None) -> Document:
+def tensor_document(row: TensorDifference, spectrum: Spectrum | Gap | None) -> Document:
+    """One tensor of a difference."""
     numbers = row.numbers
     same = row.status in ("equal", "renamed")
     zero = 0 if same else None

@@ -14,7 +14,6 @@ from typing import Final, final
 
 from starlette.responses import Response
 
-from countermark.app.errors import EnvironmentFailed
 from countermark.lines.defects import AnyDefect, defect_documents
 from countermark.lines.serving import (
     BodySlow,
@@ -35,7 +34,6 @@ from countermark.lines.texts import Document
 from countermark.sessions.events import BatchTooLong
 from countermark.sessions.records import SessionAmbiguous, SessionPrefixShort, SessionUnknown
 from countermark.sessions.secrets import without_tokens
-from countermark.store import StoreError
 
 JSON: Final = "application/json"
 #: The status of a refusal, by the kind of its first defect that has one; 400 where none has.
@@ -97,9 +95,3 @@ def _headers(defects: Sequence[AnyDefect]) -> Mapping[str, str] | None:
             # What is left of the body is not read as another request.
             found["connection"] = "close"
     return found or None
-
-
-def fault_of(error: StoreError | EnvironmentFailed) -> EnvironmentFault:
-    """A failing environment as a defect."""
-    name = type(error.failure if isinstance(error, StoreError) else error).__name__
-    return EnvironmentFault(name, error.what, error.where, error.remedy)

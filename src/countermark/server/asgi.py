@@ -14,20 +14,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from countermark.app.errors import EnvironmentFailed
+from countermark.app.errors import EnvironmentFailed, fault_of
 from countermark.lines.serving import MethodUnfit, RouteUnknown, ServerFault, TokenScopeMissing, TokenUnknown, TokenWanted
-from countermark.server.answers import Answer, fault_of, refused
+from countermark.server.answers import Answer, refused
 from countermark.server.guards import Guard, is_loopback
 from countermark.server.handlers import HANDLERS
 from countermark.server.metrics import REQUESTS, SECONDS
 from countermark.server.routes import ROSTER, Route, read_query
 from countermark.server.service import Service
+from countermark.server.tokens import Keyring
+from countermark.server.tokens import Scope as TokenScope
 from countermark.store import StoreError
 from countermark.values import Refused
 
@@ -63,7 +66,7 @@ def _endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[R
 
 
 async def _answered(service: Service, route: Route, request: Request) -> Answer:
-    brought = _brought(request)
+    brought = brought_by(request.headers)
     named = (brought,) if len(brought) >= _TOKEN_LENGTH_MIN else ()
     try:
         if (defect := _turned_away(service, route, brought)) is not None:
@@ -82,20 +85,26 @@ async def _answered(service: Service, route: Route, request: Request) -> Answer:
         return refused((ServerFault(type(error).__name__),), named)
 
 
-def _brought(request: Request) -> str:
-    said = request.headers.get("authorization", "")
+def brought_by(headers: Headers) -> str:
+    """The token that a request brings; empty where it brings none."""
+    said = headers.get("authorization", "")
     return said[len(_BEARER) :].strip() if said[: len(_BEARER)].lower() == _BEARER else ""
 
 
-def _turned_away(service: Service, route: Route, brought: str) -> TokenWanted | TokenUnknown | TokenScopeMissing | None:
-    if route.scope is None or (is_loopback(service.settings.host) and not service.keyring.wanted()):
+def turned_away(keyring: Keyring, host: str, scope: TokenScope, brought: str) -> TokenWanted | TokenUnknown | TokenScopeMissing | None:
+    """Why a server at ``host`` does nothing for whoever brings this; None where it does. Raises ``EnvironmentFailed``."""
+    if is_loopback(host) and not keyring.wanted():
         return None
     if not brought:
         return TokenWanted()
-    token = service.keyring.of(brought)
+    token = keyring.of(brought)
     if token is None:
         return TokenUnknown()
-    return None if route.scope in token.scopes else TokenScopeMissing(route.scope)
+    return None if scope in token.scopes else TokenScopeMissing(scope)
+
+
+def _turned_away(service: Service, route: Route, brought: str) -> TokenWanted | TokenUnknown | TokenScopeMissing | None:
+    return None if route.scope is None else turned_away(service.keyring, service.settings.host, route.scope, brought)
 
 
 def _where(error: Exception) -> str:

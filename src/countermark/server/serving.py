@@ -14,9 +14,10 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from countermark.app.errors import EnvironmentFailed
@@ -25,6 +26,7 @@ from countermark.app.otlp_sink import REQUEST_S
 from countermark.lines.serving import AddressUnguarded
 from countermark.server.asgi import application
 from countermark.server.guards import is_loopback
+from countermark.server.limits import Limits
 from countermark.server.service import ServerSettings, Service
 from countermark.server.tokens import read_tokens
 from countermark.store import StoreError
@@ -58,14 +60,14 @@ def listening(settings: ServerSettings) -> "Generator[Server | Refused[AddressUn
     if not is_loopback(settings.host) and not tokens:
         yield Refused(NonEmpty(AddressUnguarded(settings.host)))
         return
-    with _bound(settings.host, settings.port) as bound, settings.open_store() as store:
+    with taken_address(settings.host, settings.port) as bound, settings.open_store() as store:
         service = Service(settings, store)
         ended = threading.Event()
         refold = threading.Thread(target=_refold, args=(store, ended), name="refold")
         refold.start()
         try:
             with _forwarding(service.forwarder):
-                yield Server(service, bound)
+                yield Server(application(service), settings.limits, bound)
         finally:
             ended.set()
             service.close()
@@ -108,7 +110,8 @@ def _refold(store: SessionStore, ended: threading.Event) -> None:
 
 
 @contextmanager
-def _bound(host: str, port: int) -> Generator[socket.socket, None, None]:
+def taken_address(host: str, port: int) -> Generator[socket.socket, None, None]:
+    """A socket that listens at an address. Raises ``EnvironmentFailed``."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         bound = socket.socket(family, kind, protocol)
@@ -131,16 +134,15 @@ def _not_bound(host: str, port: int, error: OSError) -> EnvironmentFailed:
 
 @final
 class Server(uvicorn.Server):
-    """uvicorn over a service and an address that was taken before."""
+    """uvicorn over an application and an address that was taken before."""
 
-    def __init__(self, service: Service, bound: socket.socket) -> None:
-        limits = service.settings.limits
+    def __init__(self, app: ASGIApp, limits: Limits, bound: socket.socket, lifespan: Literal["on", "off"] = "off") -> None:
         config = uvicorn.Config(
-            application(service),
+            app,
             loop="asyncio",
             http=_protocol(limits.head_seconds_max),
             ws="none",
-            lifespan="off",
+            lifespan=lifespan,
             log_config=None,
             access_log=False,
             server_header=False,
