@@ -24,8 +24,8 @@ ROWS_MAX: Final = 240
 #: From little to much.
 _STOPS: Final = ((255, 237, 160), (254, 178, 76), (240, 59, 32), (122, 1, 38))
 _GREY: Final = "#dfe2e6"
-_INK: Final = "#24292f"
-_SOFT: Final = "#57606a"
+INK: Final = "#24292f"
+SOFT: Final = "#57606a"
 _MARK: Final = "#0b3ea8"
 _FILLS: Final[dict[Look, str]] = {
     "missed": "url(#hatch)",
@@ -43,20 +43,20 @@ _LABEL_MAX: Final = 44
 _CHARACTER: Final = 6.7
 _EDGE: Final = 20
 _RAMP: Final = 240
-_STYLE: Final = 'font-family="ui-monospace, \'DejaVu Sans Mono\', Menlo, Consolas, monospace" font-size="11"'
+STYLE: Final = 'font-family="ui-monospace, \'DejaVu Sans Mono\', Menlo, Consolas, monospace" font-size="11"'
 
 
 def heat_svg(heat: HeatMap, a: str, b: str, verdict: str) -> str:
     """The picture of a difference of ``a`` and ``b``, with its verdict line above."""
-    labels = [_short(row.label) for section in heat.sections for row in section.rows]
-    headings = [_short(section.stack or "in no layer") for section in heat.sections]
+    labels = [short_label(row.label) for section in heat.sections for row in section.rows]
+    headings = [short_label(section.stack or "in no layer") for section in heat.sections]
     left = _EDGE + 12 + _CHARACTER * max([len(each) for each in (*labels, *headings)], default=0) + 8
     step = min(max(900 // max(len(heat.columns), 1), 6), 22)
     width = max(left + step * len(heat.columns) + _EDGE, 760)
-    head = [_text(_EDGE, 30, f"{_short(a, 60)} → {_short(b, 60)}", 'font-size="15" font-weight="600"')]
+    head = [svg_text(_EDGE, 30, f"{short_label(a, 60)} → {short_label(b, 60)}", 'font-size="15" font-weight="600"')]
     y = 50.0
     for line in wrap(plain(verdict, 1000), int((width - 2 * _EDGE) / _CHARACTER)):
-        head.append(_text(_EDGE, y, line, f'fill="{_SOFT}"'))
+        head.append(svg_text(_EDGE, y, line, f'fill="{SOFT}"'))
         y += 16
     body: list[str] = []
     for section in heat.sections:
@@ -68,16 +68,16 @@ def heat_svg(heat: HeatMap, a: str, b: str, verdict: str) -> str:
 def _open(width: float, height: float) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
-        f"{_STYLE} "
-        f'fill="{_INK}" role="img" aria-label="Relative change of weights by layer and module"><defs>'
+        f"{STYLE} "
+        f'fill="{INK}" role="img" aria-label="Relative change of weights by layer and module"><defs>'
         f'<pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" '
         f'fill="#ffffff"/><rect width="1.8" height="5" fill="{_MARK}"/></pattern>'
         f'<pattern id="gone" width="4" height="4" patternUnits="userSpaceOnUse"><rect width="4" height="4" fill="#ffffff"/><circle cx="2" '
-        f'cy="2" r="1.1" fill="{_INK}"/></pattern></defs><rect width="100%" height="100%" fill="#ffffff"/>'
+        f'cy="2" r="1.1" fill="{INK}"/></pattern></defs><rect width="100%" height="100%" fill="#ffffff"/>'
     )
 
 
-def _text(x: float, y: float, text: str, more: str = "") -> str:
+def svg_text(x: float, y: float, text: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}"{" " if more else ""}{more}>{escape(text)}</text>'
 
 
@@ -86,7 +86,7 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
-def _short(text: str, length_max: int = _LABEL_MAX) -> str:
+def short_label(text: str, length_max: int = _LABEL_MAX) -> str:
     """A name as a label: without what an XML file or a person could stumble on, and cut in its middle."""
     kept = plain(text, 300)
     half = length_max // 2
@@ -96,21 +96,21 @@ def _short(text: str, length_max: int = _LABEL_MAX) -> str:
 def _section(body: list[str], heat: HeatMap, section: Section, left: float, step: int, top: float) -> float:
     """A stack's heading, axis and rows; the place where it ends."""
     y = top + 14
-    body.append(_text(_EDGE, y, _short("in no layer" if section.stack is None else section.stack or "layers"), 'font-weight="600"'))
+    body.append(svg_text(_EDGE, y, short_label("in no layer" if section.stack is None else section.stack or "layers"), 'font-weight="600"'))
     if section.stack is not None:
         every = 1 if step > 18 else 5 if len(heat.columns) <= 60 else 10
         body.extend(
-            _text(left + step * (at + 0.5), y, str(first), f'fill="{_SOFT}" font-size="9" text-anchor="middle"')
+            svg_text(left + step * (at + 0.5), y, str(first), f'fill="{SOFT}" font-size="9" text-anchor="middle"')
             for at, (first, _) in enumerate(heat.columns)
             if at % every == 0
         )
     y += 6
     for row in section.rows:
-        body.append(_text(left - 8, y + _CELL - 4.5, _short(row.label), 'text-anchor="end"'))
+        body.append(svg_text(left - 8, y + _CELL - 4.5, short_label(row.label), 'text-anchor="end"'))
         body.extend(_row(heat, row, left, step, y))
         y += _CELL
     if section.folded:
-        body.append(_text(left, y + 13, f"… {counted(section.folded, 'more row')}, of no greater change", f'fill="{_SOFT}"'))
+        body.append(svg_text(left, y + 13, f"… {counted(section.folded, 'more row')}, of no greater change", f'fill="{SOFT}"'))
         y += _CELL + 2
     return y
 
@@ -182,14 +182,14 @@ def _legend(body: list[str], heat: HeatMap, y: float) -> float:
         y += 34
     for look in _looks(heat):
         body.append(f'<rect x="{_EDGE}" y="{y:.0f}" width="21" height="14" fill="{_FILLS[look]}" stroke="#d0d7de" stroke-width="0.5"/>')
-        body.append(_text(_EDGE + 30, y + 11, _SAID[look]))
+        body.append(svg_text(_EDGE + 30, y + 11, _SAID[look]))
         y += 20
     if any(cell.non_finite for cell in heat.cells()):
         body.append(_cross(_EDGE + 10.5, y + 7, 6.5))
-        body.append(_text(_EDGE + 30, y + 11, "values became NaN or infinite"))
+        body.append(svg_text(_EDGE + 30, y + 11, "values became NaN or infinite"))
         y += 20
     if heat.columns and (layers := heat.columns[0][1] - heat.columns[0][0] + 1) > 1:
-        body.append(_text(_EDGE, y + 11, f"each column is {layers:,} layers", f'fill="{_SOFT}"'))
+        body.append(svg_text(_EDGE, y + 11, f"each column is {layers:,} layers", f'fill="{SOFT}"'))
         y += 20
     return y
 
@@ -200,5 +200,5 @@ def _ramp(scale: Scale, y: float) -> Iterator[str]:
         yield f'<rect x="{_EDGE + at}" y="{y:.0f}" width="4" height="12" fill="{_colour((at + 2) / _RAMP)}"/>'
     for each in scale.ticks():
         anchor = "start" if each == scale.low else "middle"
-        yield _text(_EDGE + _RAMP * scale.place(each), y + 24, f"{each:g}", f'font-size="9" fill="{_SOFT}" text-anchor="{anchor}"')
-    yield _text(_EDGE + _RAMP + 26, y + 10, "relative change, ‖B − A‖ / ‖A‖")
+        yield svg_text(_EDGE + _RAMP * scale.place(each), y + 24, f"{each:g}", f'font-size="9" fill="{SOFT}" text-anchor="{anchor}"')
+    yield svg_text(_EDGE + _RAMP + 26, y + 10, "relative change, ‖B − A‖ / ‖A‖")
