@@ -382,4 +382,4 @@ def test_every_command_of_the_roster_is_called_here() -> None:
         "token list",
         "token revoke",
     ]
-    assert uncalled == [*apart, *sessions, "store migrate"]
+    assert uncalled == [*apart, *sessions, "store migrate", "store prune"]

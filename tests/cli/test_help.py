@@ -131,5 +131,5 @@ def test_completion_offers_commands_and_options(here: Path) -> None:
         return set(done.stdout.split())
 
     assert offered("countermark re", 1) >= {"resolve", "resume", "reconcile"}
-    assert offered("countermark store ", 2) == {"init", "migrate", "check"}
+    assert offered("countermark store ", 2) == {"init", "migrate", "prune", "check"}
     assert "--explain" in offered("countermark key --", 2)

@@ -135,6 +135,7 @@ CALLS: Final = (
     (("store", "init"), 0),
     (("store", "migrate"), 0),
     (("store", "check"), 0),
+    (("store", "prune", "--keep-days", "30"), 0),
 )
 
 

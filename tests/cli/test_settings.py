@@ -59,6 +59,7 @@ def test_each_source_is_stronger_than_the_one_before(tmp_path: Path) -> None:
         "stop_grace_s": ("10", "default"),
         "watch_interval_s": ("2", user),
         "session.idle_s": ("300", "default"),
+        "session.keep_days": ("", "default"),
         "serve.forward.endpoint": ("", "default"),
         "serve.forward.mode": ("metadata", "default"),
         "serve.forward.headers": ("", "default"),
@@ -200,3 +201,20 @@ def test_what_nobody_can_send_by_is_refused_and_shows_no_secret(tmp_path: Path, 
     (defect,) = defects(tmp_path, **{f"serve.forward.{name}": said})
     assert isinstance(defect, SettingUnreadable)
     assert (defect.setting, defect.found) == (f"serve.forward.{name}", shown)
+
+
+@pytest.mark.parametrize(
+    ("said", "days"), [("keep_days = 90", 90), ('keep_days = "7"', 7), ("keep_days = 36500", 36_500), ('keep_days = ""', None), ("", None)]
+)
+def test_for_how_many_days_sessions_are_kept(tmp_path: Path, said: str, days: int | None) -> None:
+    write(tmp_path / PROJECT_FILE, f"[session]\n{said}\n")
+    assert resolved(tmp_path).session_keep_days == days
+
+
+@proven_by(planted(settings, "KEEP_DAYS_MAX", 99_999))
+def test_a_number_of_days_that_is_none_is_refused(tmp_path: Path) -> None:
+    for said in ("0", "-1", "1.5", "true", "36501", '"off"', '"٣"'):
+        path = write(tmp_path / PROJECT_FILE, f"[session]\nkeep_days = {said}\n")
+        (found,) = defects(tmp_path)
+        assert isinstance(found, SettingUnreadable)
+        assert (found.setting, found.source, found.why) == ("session.keep_days", path, "it is no whole number of days from 1 to 36500")

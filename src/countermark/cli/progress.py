@@ -4,9 +4,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from countermark.lines.texts import plain, sized
+
+if TYPE_CHECKING:
+    from countermark.store.sessions.interface import Forgotten
 
 _INTERVAL_S: Final = 0.1
 #: A sweep's stages; a test holds the number to the evidence's own list, which is too heavy to be imported here.
@@ -43,6 +46,10 @@ def _bytes_done(label: str) -> Callable[[int, int], None]:
 
 def exporting() -> Callable[[int], None]:
     """Told how many events were written; draws one line in its place, which the answer's first line follows."""
+    return _counting("events written")
+
+
+def _counting(what: str) -> Callable[[int], None]:
     if not sys.stderr.isatty():
         return lambda done: None
     drawn = 0.0
@@ -52,10 +59,16 @@ def exporting() -> Callable[[int], None]:
         now = time.monotonic()
         if now - drawn >= _INTERVAL_S:
             drawn = now
-            sys.stderr.write(f"\r\x1b[K{done:,} events written\r")
+            sys.stderr.write(f"\r\x1b[K{done:,} {what}\r")
             sys.stderr.flush()
 
     return draw
+
+
+def removing() -> "Callable[[Forgotten], object]":
+    """Told what went so far; draws one line in its place, as ``exporting`` does."""
+    draw = _counting("events taken out")
+    return lambda gone: draw(gone.events)
 
 
 def watched_hashing(what: str) -> Callable[[int, int], None] | None:

@@ -98,6 +98,9 @@ ENTRIES: Final = (
     Entry(("token", "revoke"), "token_revoke", "Take a token's rights for good: the next request with it is turned away.", _SESSIONS),
     Entry(("store", "init"), "store_init", "Create a store here, and say where it lies.", _CARE),
     Entry(("store", "migrate"), "store_migrate", "Bring a store of an earlier release to this one's schema, whole or not at all.", _CARE),
+    Entry(
+        ("store", "prune"), "store_prune", "Take out sessions in which nothing happened for some days; shows first what would go.", _CARE
+    ),
     Entry(("store", "check"), "store_check", "Read everything in a store and derive every key in it again.", _CARE),
 )
 
@@ -108,5 +111,5 @@ GROUPS: Final = {
     "weights": "Digest weights, and say what changed.",
     "import": "Bring in what others wrote.",
     "token": "Make and revoke the server's tokens.",
-    "store": "Create, migrate and check a store.",
+    "store": "Create, migrate, prune and check a store.",
 }

@@ -346,6 +346,14 @@ def _store_check() -> list[Schema]:
     return [answer({"store": TEXT, "findings": {"type": "integer"}})]
 
 
+def _store_prune() -> list[Schema]:
+    """``outdated`` names the first fifty; ``owed`` are the sinks for which one of them stays."""
+    one = record({"session": TEXT, "events": WHOLE, "last": TEXT, "owed": listed(TEXT)})
+    owed = record({"sink": TEXT, "sessions": WHOLE})
+    told = {"store": TEXT, "keepDays": WHOLE, "before": TEXT, "dryRun": YES_OR_NO, "sessions": WHOLE, "events": WHOLE}
+    return [answer({**told, "unsent": listed(owed), "outdated": listed(one)})]
+
+
 def _store_migrate() -> list[Schema]:
     """``found`` and ``version``: the ledger's schema, null where there is none yet. ``backup``: the folder with copies of what it was,
     which only a store in a folder has. ``refolded``: how many sessions were folded again, null where only newer tables could tell."""
@@ -381,6 +389,7 @@ _ANSWERS: Final = {
     **SESSIONS,
     "store init": _store_init,
     "store migrate": _store_migrate,
+    "store prune": _store_prune,
     "store check": _store_check,
 }
 

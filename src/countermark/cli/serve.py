@@ -43,6 +43,7 @@ def serve(
                 port,
                 tuple(allow_host or ()),
                 tuple(allow_origin or ()),
+                keep_days=chosen.session_keep_days,
                 idle_s=round(chosen.session_idle_s),
                 forward=Forward(chosen.forward_endpoint, chosen.forward_mode, chosen.forward_headers) if chosen.forward_endpoint else None,
             ),

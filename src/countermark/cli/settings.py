@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from countermark.wire.otlp_records import Mode
 
 SettingDefect = SettingUnknown | SettingUnreadable
-SettingKind = Literal["store", "name", "launcher", "seconds", "endpoint", "mode", "headers"]
+SettingKind = Literal["store", "name", "launcher", "seconds", "days", "endpoint", "mode", "headers"]
 
+#: A century: what is to be kept for longer needs no rule.
+KEEP_DAYS_MAX: Final = 36_500
 PROJECT_FILE: Final = "countermark.toml"
 _FILE_BYTES_MAX: Final = 1024 * 1024
 _STORE_FOLDER: Final = ".countermark"
@@ -69,6 +71,12 @@ ROSTER: Final = (
     Setting("stop_grace_s", "seconds", "10", "Seconds between asking an attempt to stop and killing it."),
     Setting("watch_interval_s", "seconds", "0.5", "Seconds between two cheap looks of a command that waits."),
     Setting("session.idle_s", "seconds", "300", "Seconds for which a session without an end is open after something of it came in."),
+    Setting(
+        "session.keep_days",
+        "days",
+        "none: everything is kept",
+        "For how many days sessions are kept after what happened last in them; a server takes out what is older, beside everything else.",
+    ),
     Setting(
         "serve.forward.endpoint",
         "endpoint",
@@ -122,6 +130,7 @@ class Settings:
     stop_grace_s: float
     watch_interval_s: float
     session_idle_s: float
+    session_keep_days: int | None
     forward_endpoint: str
     forward_mode: "Mode"
     forward_headers: tuple[tuple[str, str], ...]
@@ -170,6 +179,7 @@ def resolve_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]
         float(resolved["stop_grace_s"].value),
         float(resolved["watch_interval_s"].value),
         float(resolved["session.idle_s"].value),
+        int(resolved["session.keep_days"].value) if resolved["session.keep_days"].value else None,
         resolved["serve.forward.endpoint"].value,
         cast("Mode", resolved["serve.forward.mode"].value),
         headers,
@@ -197,7 +207,7 @@ def _upwards(here: Path, name: str, wanted: Callable[[Path], bool]) -> Path | No
 def _default(setting: Setting, here: Path) -> str:
     if setting.name == "store.url":
         return f"sqlite:///{_default_store(here)}"
-    if setting.kind in ("endpoint", "headers"):
+    if setting.kind in ("days", "endpoint", "headers"):
         return ""
     return _user() if setting.name == "requester" else setting.default_text
 
@@ -231,6 +241,8 @@ def _checked(setting: Setting, raw: object) -> str | Unreadable:
     """The raw value as canonical text, or why it is none."""
     if setting.kind == "seconds":
         return _seconds(raw)
+    if setting.kind == "days":
+        return _days(raw)
     if not isinstance(raw, str):
         return Unreadable("it is no text")
     match setting.kind:
@@ -257,6 +269,14 @@ def _seconds(raw: object) -> str | Unreadable:
     text = str(raw)
     if not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", text, re.ASCII):
         return Unreadable("it is no number of seconds from 0 to 999999 with at most three decimals")
+    return text
+
+
+def _days(raw: object) -> str | Unreadable:
+    """A number of days; nothing for what is kept for ever."""
+    text = str(raw) if isinstance(raw, str | int) and not isinstance(raw, bool) else "no number"
+    if text and not (re.fullmatch(r"[1-9]\d{0,4}", text, re.ASCII) and int(text) <= KEEP_DAYS_MAX):
+        return Unreadable(f"it is no whole number of days from 1 to {KEEP_DAYS_MAX}")
     return text
 
 

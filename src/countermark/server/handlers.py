@@ -158,6 +158,7 @@ async def readyz(service: Service, request: Request, query: Query, named: Sequen
 async def counted(service: Service, request: Request, query: Query, named: Sequence[str]) -> Answer:
     latest = await service.reading(service.store.latest)
     standing = {metrics.HELD_BYTES: service.room.held, metrics.LATEST: latest, **await _forwarded(service)}
+    standing |= {metrics.RETIRED_SESSIONS: service.upkeep.sessions, metrics.RETIRED_EVENTS: service.upkeep.events}
     text = service.counts.text(standing)
     return Answer(200, text.encode(), metrics.MEDIA)
 

@@ -38,9 +38,12 @@ FORWARD_FAILURES: Final = Metric("countermark_forward_failures_total", "counter"
 FORWARD_WAITING: Final = Metric("countermark_forward_waiting", "gauge", "Edits that wait to be sent on, counted up to a million.")
 FORWARD_SESSIONS: Final = Metric("countermark_forward_sessions", "gauge", "Sessions that are sent on when they end or fall silent.")
 FORWARD_ASIDE: Final = Metric("countermark_forward_aside", "gauge", "What the receiver never takes.")
+RETIRED_SESSIONS: Final = Metric("countermark_retired_sessions_total", "counter", "Sessions that were taken out because of their age.")
+RETIRED_EVENTS: Final = Metric("countermark_retired_events_total", "counter", "Events that were taken out with them.")
 ROSTER: Final = (
     REQUESTS, SECONDS, EVENTS, BODY_BYTES, COMMIT_SECONDS, HELD_BYTES, LATEST, FORWARDED, FORWARDED_SESSIONS, FORWARD_REJECTED,
     FORWARD_FAILURES, FORWARD_WAITING, FORWARD_SESSIONS, FORWARD_ASIDE,
+    RETIRED_SESSIONS, RETIRED_EVENTS,
 )  # fmt: skip
 
 MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -22,6 +22,7 @@ from countermark.server.limits import Limits
 from countermark.server.metrics import BODY_BYTES, COMMIT_SECONDS, EVENTS, Counts
 from countermark.server.redaction import event_without_tokens
 from countermark.server.tokens import Keyring
+from countermark.server.upkeep import Upkeep
 from countermark.sessions.events import Batch, BatchTooLong, EventUnreadable
 from countermark.store.sessions.interface import SessionStore
 
@@ -41,7 +42,8 @@ Read = Batch | EventUnreadable | BatchTooLong
 class ServerSettings:
     """How a server is started. ``open_store`` opens the store of sessions; ``tokens`` is the file of tokens, whether it is there or not;
     ``hosts`` and ``origins`` are names and pages that it answers to beside its own; ``idle_s``: after how many seconds without an event a
-    session is idle; ``forward`` says where edits are sent on to, if anywhere."""
+    session is idle; ``forward`` says where edits are sent on to, if anywhere; ``keep_days``: for how many days sessions are
+    kept, None for ever."""
 
     open_store: Callable[[], SessionStore]
     tokens: Path
@@ -51,6 +53,7 @@ class ServerSettings:
     origins: tuple[str, ...] = ()
     idle_s: int = 300
     forward: Forward | None = None
+    keep_days: int | None = None
     limits: Limits = field(default_factory=Limits)
     now_ns: Callable[[], int] = time.time_ns
 
@@ -63,6 +66,7 @@ class Service:
         self.settings: Final = settings
         self.store: Final = store
         self.forwarder: Final = None if settings.forward is None else Forwarder.of(store, settings.forward, settings.idle_s)
+        self.upkeep: Final = Upkeep(store, settings.keep_days, settings.now_ns)
         self.keyring: Final = Keyring(settings.tokens)
         self.counts: Final = Counts()
         self.room: Final = Room(settings.limits.waiting_bytes_max)

@@ -29,8 +29,6 @@ from countermark.server.guards import is_loopback
 from countermark.server.limits import Limits
 from countermark.server.service import ServerSettings, Service
 from countermark.server.tokens import read_tokens
-from countermark.store import StoreError
-from countermark.store.sessions.interface import SessionStore
 from countermark.values import NonEmpty, Refused
 
 _LOG: Final = logging.getLogger("countermark.server")
@@ -62,16 +60,13 @@ def listening(settings: ServerSettings) -> "Generator[Server | Refused[AddressUn
         return
     with taken_address(settings.host, settings.port) as bound, settings.open_store() as store:
         service = Service(settings, store)
-        ended = threading.Event()
-        refold = threading.Thread(target=_refold, args=(store, ended), name="refold")
-        refold.start()
+        service.upkeep.begin()
         try:
             with _forwarding(service.forwarder):
                 yield Server(application(service), settings.limits, bound)
         finally:
-            ended.set()
             service.close()
-            refold.join()
+            service.upkeep.end()
 
 
 @contextmanager
@@ -88,25 +83,6 @@ def _forwarding(forwarder: Forwarder | None) -> Generator[None, None, None]:
     finally:
         forwarder.end()
         sending.join(REQUEST_S)
-
-
-class _Ended(Exception):
-    """The server ends; what is left is folded at the next start."""
-
-
-def _refold(store: SessionStore, ended: threading.Event) -> None:
-    """Bring what an older version folded up to date, beside everything else."""
-
-    def go_on(done: int, left: int) -> None:
-        if ended.is_set():
-            raise _Ended
-
-    try:
-        store.refold(go_on)
-    except _Ended:
-        return
-    except StoreError as error:
-        _LOG.error("what an older version folded could not be folded anew: %s", error.what)
 
 
 @contextmanager

@@ -166,3 +166,26 @@ class SessionAmbiguous:
 
 
 SessionNotFound: TypeAlias = SessionUnknown | SessionPrefixShort | SessionAmbiguous
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which sessions are outdated: those in which what happened last happened before a time, and to which nothing came since another
+    (ns UTC). ``unsent``: also those of which a sink still has to send something, or to tell."""
+
+    before_ns: int
+    quiet_ns: int
+    unsent: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A session that a rule takes out: how many events it has, when what happened last in it happened (ns UTC; by its receipt where its own
+    time cannot be used), and the sinks that still owe something of it to others, for which it is kept unless the rule says otherwise."""
+
+    id: str
+    events: int
+    last_ns: int
+    owed: tuple[str, ...]

@@ -13,12 +13,12 @@ from unittest.mock import patch
 import pytest
 from sqlalchemy import text
 
-from countermark.sessions.records import SessionCursor
+from countermark.sessions.records import Outdated, Rule, SessionCursor
 from countermark.store.opening import open_sessions
 from countermark.store.sessions import retention
 from countermark.store.sessions import statements as said
 from countermark.store.sessions.base import SqlSessions
-from countermark.store.sessions.interface import Aside, Forgotten, Outdated, Rule, SessionStore
+from countermark.store.sessions.interface import Aside, Forgotten, SessionStore
 from countermark.store.sessions.retention import SqlRetention
 from countermark.store.statements import Statement
 from tests.faults import planted, proven_by

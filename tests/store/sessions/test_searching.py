@@ -5,8 +5,9 @@ import pytest
 from countermark.sessions import words
 from countermark.sessions.filters.binding import read_where
 from countermark.sessions.filters.condition import Where
+from countermark.sessions.records import Rule
 from countermark.sessions.words import WORD_LENGTH_MAX
-from countermark.store.sessions.interface import Forgotten, Rule, SessionStore
+from countermark.store.sessions.interface import Forgotten, SessionStore
 from countermark.values import Refused
 from tests.faults import planted, proven_by
 from tests.store.sessions.examples import NOW, chat, edit, event, found

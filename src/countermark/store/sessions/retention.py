@@ -18,10 +18,10 @@ from typing import Any, Final, cast, final
 
 from sqlalchemy import BindParameter, Connection, bindparam, func, select, text, tuple_
 
-from countermark.sessions.records import Page, SessionCursor
+from countermark.sessions.records import Outdated, Page, Rule, SessionCursor
 from countermark.sessions.words import event_words
 from countermark.store.sessions import statements as said
-from countermark.store.sessions.interface import Forgotten, Outdated, Rule
+from countermark.store.sessions.interface import Forgotten
 from countermark.store.sessions.rows import askable, in_range, stored_event
 from countermark.store.sessions.schema import events, sessions, sink_sessions, sinks
 from countermark.store.sessions.sinks import SqlSinks
