@@ -54,7 +54,7 @@ class Standing:
 def sources() -> str:
     """A digest of everything that a run is about."""
     digest = sha256()
-    for folder in ("src/countermark/files", "src/countermark/weights", "tests/fuzz"):
+    for folder in (*(f"src/countermark/{room}" for room in ("files", "weights", "wire", "sessions")), "tests/fuzz"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
