@@ -25,7 +25,7 @@ class OutputOfUnknownSample:
 @final
 @dataclass(frozen=True, slots=True)
 class OutputRepeated:
-    """A second result for one id; the first one counts."""
+    """A second result for one id; the first finished one counts."""
 
     line: int
     id: str
