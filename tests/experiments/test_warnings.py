@@ -157,7 +157,7 @@ def test_a_regrade_has_the_same_weights_and_outputs_by_design() -> None:
 def test_what_a_warning_holds() -> None:
     a, b = forty()
     names = ("expbase:base", "expedited:edited")
-    assert one(*_few(a, b)) == warnings.LowN(*names, (("acc", 29),), 30)
+    assert one(*_few(a, b)) == warnings.LowN(*names, (warnings.FewPairs("acc", 29),), 30)
     assert one(*_duplicate(a, b)) == warnings.DuplicateId(names[1], ("q3",), 1)
     assert one(*_cached(a, b)) == warnings.CachedSamples(names[1], 1)
     assert one(a, replace(b, cache_uncounted=True)) == warnings.CachedSamples(names[1], None)

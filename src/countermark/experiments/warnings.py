@@ -185,12 +185,21 @@ class ScoresDifferSameWeights:
 
 @final
 @dataclass(frozen=True, slots=True)
+class FewPairs:
+    """A metric with the few pairs that it has."""
+
+    name: str
+    n: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class LowN:
     """So few pairs that hardly any difference could be resolved."""
 
     a: str
     b: str
-    metrics: tuple[tuple[str, int], ...]
+    metrics: tuple[FewPairs, ...]
     few_below: int
 
 
@@ -336,7 +345,7 @@ def _unlike_scores(a: Side, b: Side, joined: Join) -> tuple[str, ...]:
 
 def _of_numbers(a: Side, b: Side, spreads: Sequence[tuple[str, int, bool]]) -> tuple[ComparisonWarning, ...]:
     found: list[ComparisonWarning] = []
-    if few := tuple((name, n) for name, n, _ in spreads if n < FEW_BELOW):
+    if few := tuple(FewPairs(name, n) for name, n, _ in spreads if n < FEW_BELOW):
         found.append(LowN(a.name, b.name, few, FEW_BELOW))
     if alike := tuple(name for name, _, is_alike in spreads if is_alike):
         found.append(ZeroVariance(a.name, b.name, alike))

@@ -43,6 +43,7 @@ from countermark.experiments.warnings import (
     DatasetDiffers,
     DecodingDiffers,
     DuplicateId,
+    FewPairs,
     GraderDiffers,
     IdenticalOutputs,
     LowN,
@@ -240,7 +241,7 @@ def _conditions(warning: _CONDITIONS) -> Sentence:
                             f"{unscored:,} unscored, {errored:,} errored, {missing:,} missing",
                             "run what is missing: --resume")  # fmt: skip
         case LowN(a, b, metrics, below):
-            return Sentence(f"{a} and {b} have fewer than {below} pairs in {_some(tuple(f'{name} ({n})' for name, n in metrics))}",
+            return Sentence(f"{a} and {b} have fewer than {below} pairs in {_some(tuple(f'{each.name} ({each.n:,})' for each in metrics))}",
                             "run more samples before anything is concluded")  # fmt: skip
         case ZeroVariance(a, b, metrics):
             return Sentence(f"all differences between {a} and {b} are alike in {_some(metrics)}",
@@ -263,9 +264,9 @@ def warning_document(warning: ComparisonWarning) -> Document:
     return {"code": code_of(type(warning)), **values, "message": said.message, "remedy": said.remedy}
 
 
-def _value(raw: str | int | None | tuple[str, ...] | tuple[tuple[str, int], ...]) -> JsonValue:
+def _value(raw: str | int | None | tuple[str, ...] | tuple[FewPairs, ...]) -> JsonValue:
     if isinstance(raw, int):
         return number(raw)
     if isinstance(raw, tuple):
-        return [each if isinstance(each, str) else {"name": each[0], "n": number(each[1])} for each in raw]
+        return [each if isinstance(each, str) else {"name": each.name, "n": number(each.n)} for each in raw]
     return raw
