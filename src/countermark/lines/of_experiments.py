@@ -159,7 +159,7 @@ def _output_sentence(defect: OutputFault) -> Sentence:
             return Sentence(f"line {line:,} of the arm's output is of {quoted(name)}, which it was not asked",
                             "have the arm answer the ids of the file in COUNTERMARK_SAMPLES")  # fmt: skip
         case OutputRepeated(line, name, first):
-            return Sentence(f"line {line:,} of the output is a second result for {quoted(name)} of line {first:,}; the first finished one counts",
+            return Sentence(f"line {line:,} of the output repeats {quoted(name)} of line {first:,}; the first finished one counts",
                             "have the arm print one result for each sample")  # fmt: skip
         case OutputOfOtherRepeat(line, repeat, expected):
             return Sentence(f"line {line:,} of the arm's output is of repeat {repeat}, and the job is repeat {expected}",
