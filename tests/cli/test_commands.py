@@ -378,6 +378,7 @@ def test_every_command_of_the_roster_is_called_here() -> None:
         "import transcript",
         "export",
         "serve",
+        "mcp",
         "token add",
         "token list",
         "token revoke",

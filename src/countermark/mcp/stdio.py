@@ -7,6 +7,7 @@ Rules kept here:
 3. The end of the input is the end of the server; nothing that still works keeps it.
 """
 
+import json
 import os
 import sys
 import threading
@@ -20,7 +21,6 @@ import anyio.to_thread
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
 from countermark.mcp.desk import Desk
 from countermark.mcp.serving import quiet_logs, server_of
@@ -116,8 +116,8 @@ def _message(line: bytes | None) -> types.JSONRPCMessage | types.JSONRPCError:
         return _refused(types.INVALID_REQUEST, f"the message has more than {LINE_BYTES_MAX:,} bytes; nothing of it was read")
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError as error:
-        broken = any(each["type"] == "json_invalid" for each in error.errors(include_url=False, include_input=False, include_context=False))
+    except ValueError:
+        broken = not _is_json(line)
         return _refused(
             *((types.PARSE_ERROR, "the line is no JSON") if broken else (types.INVALID_REQUEST, "the line is no message of JSON-RPC 2.0"))
         )
@@ -125,3 +125,11 @@ def _message(line: bytes | None) -> types.JSONRPCMessage | types.JSONRPCError:
 
 def _refused(code: int, message: str) -> types.JSONRPCError:
     return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
