@@ -24,7 +24,7 @@ from starlette.routing import Route as StarletteRoute
 from countermark.app.errors import EnvironmentFailed, fault_of
 from countermark.lines.serving import MethodUnfit, RouteUnknown, ServerFault, TokenScopeMissing, TokenUnknown, TokenWanted
 from countermark.server.answers import Answer, refused
-from countermark.server.guards import Guard, is_loopback
+from countermark.server.guards import Guard, asks_for_tokens
 from countermark.server.handlers import HANDLERS
 from countermark.server.metrics import REQUESTS, SECONDS
 from countermark.server.routes import ROSTER, Route, read_query
@@ -93,7 +93,7 @@ def brought_by(headers: Headers) -> str:
 
 def turned_away(keyring: Keyring, host: str, scope: TokenScope, brought: str) -> TokenWanted | TokenUnknown | TokenScopeMissing | None:
     """Why a server at ``host`` does nothing for whoever brings this; None where it does. Raises ``EnvironmentFailed``."""
-    if is_loopback(host) and not keyring.wanted():
+    if not asks_for_tokens(keyring, host):
         return None
     if not brought:
         return TokenWanted()

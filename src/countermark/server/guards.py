@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from countermark.lines.serving import HostForeign, OriginForeign
 from countermark.server.answers import Answer, refused
+from countermark.server.tokens import Keyring
 
 _LOOPBACK: Final = "localhost"
 _PREFLIGHT: Final = {
@@ -25,6 +26,11 @@ _PREFLIGHT: Final = {
     "access-control-allow-headers": "authorization, content-type, content-encoding",
     "access-control-max-age": "600",
 }
+
+
+def asks_for_tokens(keyring: Keyring, host: str) -> bool:
+    """Whether a server at ``host`` asks whoever comes for a token. Raises ``EnvironmentFailed``."""
+    return keyring.wanted() or not is_loopback(host)
 
 
 def is_loopback(host: str) -> bool:

@@ -14,6 +14,7 @@ from countermark.lines.sessions import conflict_document, event_row_document, se
 from countermark.lines.texts import number
 from countermark.server import metrics
 from countermark.server.answers import JSON, Answer, document, refused, status_of
+from countermark.server.guards import asks_for_tokens
 from countermark.server.openapi import description
 from countermark.server.routes import BODY_OF_EVENTS, BODY_OF_OTLP, Query
 from countermark.server.service import Read, Service
@@ -184,7 +185,7 @@ async def _forwarded(service: Service) -> Mapping[metrics.Metric, float]:
 
 
 async def openapi(service: Service, request: Request, query: Query, named: Sequence[str]) -> Answer:
-    return Answer(200, description().encode())
+    return Answer(200, description(asks_for_tokens(service.keyring, service.settings.host)).encode())
 
 
 #: The handler of each route, by its name.

@@ -104,11 +104,24 @@ _KINDS: Final[Mapping[ParameterKind, Schema]] = {
 
 
 def _parameter(parameter: Parameter) -> Schema:
-    schema = {**_KINDS[parameter.kind], **({"default": parameter.default} if parameter.default else {})}
+    more = {"default": parameter.default, "pattern": parameter.pattern, "format": parameter.format, "maxLength": parameter.length_max}
+    schema = {**_KINDS[parameter.kind], **{key: value for key, value in more.items() if value}}
     return {"name": parameter.name, "in": "query", "required": parameter.required, "description": parameter.doc, "schema": schema}
 
 
-def _operation(route: Route) -> Schema:
+#: What stands in an event's place and is none is refused by itself, in an answer of 200, and loses none of its neighbours.
+_REFUSED_ALONE: Final[Schema] = {"description": "anything else: told of under refused, in an answer of 200"}
+_ITEMS: Final = _listed({"anyOf": [_of("Event"), _REFUSED_ALONE]})
+_OF_EVENTS: Final[Schema] = {"anyOf": [_of("Event"), _ITEMS, _record({"events": _ITEMS}, more=True), _REFUSED_ALONE]}
+
+
+def _of_otlp(groups: str) -> Schema:
+    """OTLP's own request, with ids in hexadecimal; what is refused of it is counted in the partial success. One with other keys alone was
+    meant for another address, or is spelled otherwise."""
+    return {"type": "object", "anyOf": [{"properties": {groups: {"description": "a list"}}, "required": [groups]}, {"maxProperties": 0}]}
+
+
+def _operation(route: Route, guarded: bool) -> Schema:
     inside = [{"name": "session", "in": "path", "required": True, "schema": _TEXT}] if "{session}" in route.path else []
     answers = {MEDIA: {"schema": _TEXT}} if not route.answers else {JSON: {"schema": _of(route.answers)}}
     otlp = route.bodies == BODY_OF_OTLP
@@ -122,21 +135,20 @@ def _operation(route: Route) -> Schema:
             "200": {"description": "what came of it", "content": answers if not otlp else {media: {} for media in route.bodies}},
             **{status: {"description": why, "content": refusal} for status, why in statuses.items()},
         },
-        "security": [] if route.scope is None else [{"token": [route.scope]}],
+        "security": [{"token": [route.scope]}] if guarded and route.scope is not None else [],
     }
     if route.bodies:
-        of_events: Schema = {"anyOf": [_of("Event"), _listed(_of("Event")), _record({"events": _listed(_of("Event"))}, more=True)]}
-        content = {media: {"schema": of_events if media == JSON and not otlp else {}} for media in route.bodies}
+        content = {media: {"schema": (_of_otlp(route.groups) if otlp else _OF_EVENTS) if media == JSON else {}} for media in route.bodies}
         found["requestBody"] = {"required": True, "content": content}
     return found
 
 
 @cache
-def description() -> str:
-    """The description as JSON."""
+def description(guarded: bool = True) -> str:
+    """The description as JSON, of a server that asks for tokens or of one that does not."""
     paths: dict[str, dict[str, Schema]] = {}
     for route in ROSTER:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, guarded)
     return json.dumps(
         {
             "openapi": "3.1.0",

@@ -23,19 +23,24 @@ BODY_OF_OTLP: Final = ("application/x-protobuf", "application/json")
 @final
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a query; ``default`` is what stands for a limit that was not said."""
+    """One parameter of a query; ``default`` is what stands for a limit that was not said. ``pattern``, ``format``
+    and ``length_max`` (characters) say of a text what else it is, as JSON Schema has them."""
 
     name: str
     kind: ParameterKind
     doc: str
     default: int = 0
     required: bool = False
+    pattern: str = ""
+    format: str = ""
+    length_max: int = 0
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One address: ``name`` is its operation, ``answers`` the name of its answer's schema (empty: a text)."""
+    """One address: ``name`` is its operation, ``answers`` the name of its answer's schema (empty: a text);
+    ``groups`` is the key that a request of OTLP has."""
 
     name: str
     method: Literal["GET", "POST"]
@@ -45,9 +50,11 @@ class Route:
     answers: str
     parameters: tuple[Parameter, ...] = ()
     bodies: tuple[str, ...] = ()
+    groups: str = ""
 
 
-_CURSOR: Final = Parameter("cursor", "text", "where the page before ended: its next")
+def _cursor(pattern: str) -> Parameter:
+    return Parameter("cursor", "text", "where the page before ended: its next", pattern=pattern)
 
 
 def _limit(default: int) -> Parameter:
@@ -61,21 +68,30 @@ ROSTER: Final = (
         "commit and says of each item what became of it.",
         "Ingested", bodies=BODY_OF_EVENTS,
     ),
-    Route("otlp_traces", "POST", "/v1/traces", "ingest", "Store the spans of an OTLP request.", "Otlp", bodies=BODY_OF_OTLP),
-    Route("otlp_logs", "POST", "/v1/logs", "ingest", "Store the log records of an OTLP request.", "Otlp", bodies=BODY_OF_OTLP),
+    Route(
+        "otlp_traces", "POST", "/v1/traces", "ingest", "Store the spans of an OTLP request.",
+        "Otlp", bodies=BODY_OF_OTLP, groups="resourceSpans",
+    ),
+    Route(
+        "otlp_logs", "POST", "/v1/logs", "ingest", "Store the log records of an OTLP request.",
+        "Otlp", bodies=BODY_OF_OTLP, groups="resourceLogs",
+    ),
     Route(
         "list_sessions", "GET", "/v1/sessions", "read", "The sessions for which a filter holds, those that changed last first.", "Sessions",
-        (Parameter("where", "text", "a filter, as weights.edits > 0"), _limit(50), _CURSOR),
+        (
+            Parameter("where", "text", "a filter, as weights.edits > 0", format="countermark-filter"), _limit(50),
+            _cursor(r"^[0-9]{1,18}\.[^\x00]{1,500}$"),
+        ),
     ),
     Route(
         "show_events", "GET", "/v1/sessions/{session}/events", "read", "The events of a session in its order, page by page.", "Events",
-        (_limit(200), _CURSOR),
+        (_limit(200), _cursor(r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,18}$")),
     ),
     Route("show_session", "GET", "/v1/sessions/{session}", "read", "One session and what is in conflict in it.", "Session"),
     Route(
         "search", "GET", "/v1/search", "read", "The events that hold every word of a text, the last received first.", "Found",
         (
-            Parameter("q", "text", f"the words, at most {SEARCHED_MAX:,} characters", required=True), _limit(50),
+            Parameter("q", "text", f"the words, at most {SEARCHED_MAX:,} characters", required=True, length_max=SEARCHED_MAX), _limit(50),
             Parameter("before", "ordinal", "only what was received before the event with this number"),
         ),
     ),
