@@ -21,7 +21,7 @@ from countermark.lines.texts import plain
 ROWS_MAX: Final = 200
 _BETTER: Final = "#1a7f37"
 _WORSE: Final = "#cf222e"
-_WIDTH: Final = 900
+_WIDTH: Final = 960
 _LEFT: Final = 250
 _RIGHT: Final = 620
 _HIGH: Final = 24
