@@ -230,6 +230,17 @@ def test_ids_are_hexadecimal_in_either_case_and_base64_is_refused(signal: Signal
     ]
 
 
+@pytest.mark.parametrize("key", ["traceId", "spanId", "parentSpanId"])
+@pytest.mark.parametrize("found", ["0af76519\ud800dd8448eb", "\0" * 16, "é" * 16])
+def test_an_id_of_other_letters_is_refused_and_keeps_none_of_its_neighbours(key: str, found: str) -> None:
+    batch = read("traces", request("traces", [span(**{key: found}), span(spanId=PARENT)]))
+    assert [index for index, _ in batch.events] == [1]
+    assert [(one.index, [defect.field for defect in one.defects]) for one in batch.refused] == [(0, [key])]  # type: ignore[union-attr]
+    if key != "parentSpanId":
+        batch = read("logs", request("logs", [log(**{key: found}), log()]))
+        assert ([index for index, _ in batch.events], [one.index for one in batch.refused]) == ([1], [0])
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_span_without_its_ids_is_refused_and_a_log_record_is_not(encoding: Encoding) -> None:
     for none in ("", "0" * 32):

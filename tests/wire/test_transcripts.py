@@ -150,6 +150,24 @@ def test_a_bad_line_is_named_and_loses_none_of_its_neighbours() -> None:
     assert [event.payload for _, event in found.events] == [event.payload for _, event in read_transcript(NESTED, "file", NOW).events]
 
 
+@proven_by(planted(transcripts, "kept_text", lambda text, length_max=0: text))
+def test_what_no_database_keeps_is_replaced_and_told_wherever_it_stands() -> None:
+    odd = [
+        {"type": "su\0mmary", "uuid": "u\0", "sessionId": "s\ud800"},
+        {"type": "event_msg", "payload": {"type": "tok\0en", "info": None}},
+        {"role": "user", "id": "i\udfff", "content": "x\0"},
+    ]
+    found = read_transcript(lines(*odd), "file", NOW)
+    assert found.refused == ()
+    assert [(event.id, event.session, event.name, event.replaced) for _, event in found.events] == [
+        ("u\ufffd", "s\ufffd", "su\ufffdmmary", ("id", "session", "name", "payload.sessionId", "payload.type", "payload.uuid")),
+        ("s\ufffd:1", "s\ufffd", "tok\ufffden", ("id", "session", "name", "payload.payload.type")),
+        ("i\ufffd", "s\ufffd", "", ("id", "session", "payload.text")),
+    ]
+    (refused,) = read_transcript(lines({"role": "user", "id": "i\0", "content": [{"type": "x", "v": 1e999}]}), "file", NOW).refused
+    assert refused.id == "i\ufffd"
+
+
 def test_importing_again_or_a_grown_one_gives_the_same_ids() -> None:
     for data in (NESTED, ROLLOUT):
         first, grown = (

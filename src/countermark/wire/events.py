@@ -43,6 +43,8 @@ from countermark.sessions.events import (
 from countermark.sessions.times import read_time, spell_time
 from countermark.values import NonEmpty, Refused, shown
 
+#: An id that something refused says is shown to so many characters.
+ID_SHOWN_MAX: Final = 100
 #: The longest line of a file or body of one event a line, in bytes.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -80,15 +82,16 @@ def _gathered(items: Iterable[tuple[int, object]], received_ns: int) -> Batch:
     for index, item in items:
         read = read_event(item, received_ns)
         if isinstance(read, Refused):
-            refused.append(EventRefused(index, _id_shown(item), read.defects))
+            refused.append(EventRefused(index, id_shown(item), read.defects))
         else:
             events.append((index, read))
     return Batch(tuple(events), tuple(refused))
 
 
-def _id_shown(item: object) -> str:
+def id_shown(item: object) -> str:
+    """The id that something refused says, as far as it can be shown; empty where it says none."""
     found = cast("dict[str, object]", item).get("id") if isinstance(item, dict) else None
-    return kept_text(found, 100) if isinstance(found, str) else ""
+    return kept_text(found, ID_SHOWN_MAX) if isinstance(found, str) else ""
 
 
 def read_json(text: bytes) -> object | EventUnreadable:

@@ -17,7 +17,7 @@ from countermark.sessions.canonical import kept_text
 from countermark.sessions.events import Batch, BatchTooLong, Event, EventDefect, EventRefused, EventUnreadable
 from countermark.values import Refused
 from countermark.wire import otlp_json, otlp_protobuf
-from countermark.wire.events import read_json
+from countermark.wire.events import ID_SHOWN_MAX, read_json
 from countermark.wire.otlp_records import EVENT_ID, LogRecord, SpanRecord, event_of_log, event_of_span
 
 Signal: TypeAlias = Literal["traces", "logs"]
@@ -28,7 +28,6 @@ _Found: TypeAlias = Iterator[_Record | Refused[EventDefect]]
 
 CONTENT_TYPES: Final[Mapping[Encoding, str]] = {"protobuf": "application/x-protobuf", "json": "application/json"}
 _KEYS: Final[Mapping[str, str]] = {"resourceSpans": "traces", "resourceLogs": "logs", "resourceMetrics": "metrics"}
-_ID_SHOWN_MAX: Final = 100
 
 
 def batch_of(
@@ -57,7 +56,7 @@ def batch_of(
 def _id_shown(record: _Record) -> str:
     """The id of a refused record, as far as it says one."""
     told = record.attributes.get(EVENT_ID)
-    return kept_text(told if isinstance(told, str) else record.span, _ID_SHOWN_MAX)
+    return kept_text(told if isinstance(told, str) else record.span, ID_SHOWN_MAX)
 
 
 def _of_protobuf(signal: Signal, body: bytes) -> _Found | EventUnreadable:

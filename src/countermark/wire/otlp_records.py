@@ -202,7 +202,7 @@ class _About:
         self._start_ns = self._end_ns = 0
 
     def identity(self, key: str, found: str, digits: int, required: bool = False) -> str | None:
-        """An id of so many hexadecimal digits, None where there is none."""
+        """An id of so many hexadecimal digits, None where there is none, or one that is refused."""
         if not found.strip("0"):
             if required:
                 self._defects.append(EventFieldMissing(key))
@@ -210,6 +210,7 @@ class _About:
         lowered = found.lower()
         if not _HEX[digits].fullmatch(lowered):
             self._invalid(key, found, f"{digits} hexadecimal digits (OTLP's JSON has them too, where other JSON has base64)")
+            return None
         return lowered
 
     def times(self, start_ns: int, end_ns: int) -> None:

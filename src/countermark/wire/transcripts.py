@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast, final
 
-from countermark.sessions.canonical import Spelling, as_table, as_text, spelled_json
+from countermark.sessions.canonical import Spelling, as_table, as_text, kept_text, spelled_json
 from countermark.sessions.events import ID_LENGTH_MAX, KEYS, TYPES, Batch, Event, EventRefused, EventType, EventUnreadable
 from countermark.sessions.secrets import redacted
 from countermark.sessions.times import read_time
 from countermark.values import NonEmpty, Refused, shown
-from countermark.wire.events import read_event, read_json
+from countermark.wire.events import ID_SHOWN_MAX, id_shown, read_event, read_json
 
 #: What stands behind the place of a secret that was taken out.
 SECRET: Final = " (secret)"
@@ -75,7 +75,7 @@ class Transcript:
         whole = {"session": self._fallback, **record} if not {"session", "trace", "source"} & record.keys() else record
         read = read_event(whole, self._received_ns)
         if isinstance(read, Refused):
-            return EventRefused(number, as_text(record.get("id")) or "", read.defects)
+            return EventRefused(number, id_shown(record), read.defects)
         return (replace(read, sanitized=(*read.sanitized, *places)),)
 
     def _events(self, record: _Table, session: str, number: int, places: tuple[str, ...]) -> tuple[Event, ...] | EventRefused:
@@ -85,7 +85,7 @@ class Transcript:
             spelling = spelled_json(part.payload, "payload")
             if isinstance(spelling, Refused):
                 first, *more = spelling.defects
-                return EventRefused(number, part.id, NonEmpty(first, tuple(more)))
+                return EventRefused(number, kept_text(part.id, ID_SHOWN_MAX), NonEmpty(first, tuple(more)))
             events.append(_event(part, spelling, session, self._received_ns, start_ns, places))
         return tuple(events)
 
@@ -105,15 +105,18 @@ def read_transcript(data: bytes, session: str, received_ns: int, named: tuple[st
 
 
 def _event(part: _Part, spelling: Spelling, session: str, received_ns: int, start_ns: int, places: tuple[str, ...]) -> Event:
+    told = {key: text[:ID_LENGTH_MAX] for key, text in (("id", part.id), ("session", session), ("name", part.name))}
+    kept = {key: kept_text(text) for key, text in told.items()}
+    replaced = tuple(key for key, text in told.items() if kept[key] is not text)
     return Event(
-        part.id[:ID_LENGTH_MAX],
+        kept["id"],
         part.type,
         spelling,
         received_ns,
-        session,
-        name=part.name[:ID_LENGTH_MAX],
+        kept["session"],
+        name=kept["name"],
         start_ns=start_ns,
-        sanitized=places,
+        sanitized=(*replaced, *places),
     )
 
 
