@@ -32,6 +32,7 @@ PIECE_LENGTH_MAX: Final = 16 * 1024
 _STEPS: Final = ((200, 4_000), (50, 1_000), (20, 300), (5, 100), (1, 40))
 _CUTS_TOLD_MAX: Final = 20
 _DEPTH_MAX: Final = 12
+_KEY_LENGTH_MAX: Final = 200
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -90,7 +91,11 @@ def _cut(value: JsonValue, items_max: int, length_max: int, at: str, cuts: list[
         if depth > _DEPTH_MAX or (depth and len(value) > items_max + 30):
             cut(len(value))
         kept = list(value.items())[: 0 if depth > _DEPTH_MAX else items_max + 30 if depth else None]
-        return {key[:200]: _cut(inner, items_max, length_max, f"{at}.{key}" if at else key, cuts, depth + 1) for key, inner in kept}
+        found: Document = {}
+        for key, inner in kept:
+            name = _cut(key, items_max, _KEY_LENGTH_MAX, f"{at}.{key}", cuts, depth + 1)
+            found[str(name)] = _cut(inner, items_max, length_max, f"{at}.{key}" if at else key, cuts, depth + 1)
+        return found
     if isinstance(value, Sequence):
         if len(value) > items_max or depth > _DEPTH_MAX:
             cut(len(value))

@@ -43,10 +43,11 @@ def serve_stdio(desk: Desk) -> None:
     os.close(nothing)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    anyio.run(_served, desk, reading, writing)
+    anyio.run(served, desk, reading, writing)
 
 
-async def _served(desk: Desk, reading: BinaryIO, writing: BinaryIO) -> None:
+async def served(desk: Desk, reading: BinaryIO, writing: BinaryIO) -> None:
+    """Serve the client behind two files until the first ends."""
     server = server_of(desk)
     async with _streams(reading, writing) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
@@ -115,21 +116,18 @@ def _message(line: bytes | None) -> types.JSONRPCMessage | types.JSONRPCError:
     if line is None:
         return _refused(types.INVALID_REQUEST, f"the message has more than {LINE_BYTES_MAX:,} bytes; nothing of it was read")
     try:
-        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return _refused(types.PARSE_ERROR, "the line is no JSON")
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
-        broken = not _is_json(line)
-        return _refused(
-            *((types.PARSE_ERROR, "the line is no JSON") if broken else (types.INVALID_REQUEST, "the line is no message of JSON-RPC 2.0"))
-        )
+        return _refused(types.INVALID_REQUEST, "the line is no message of JSON-RPC 2.0")
+    if isinstance(message, types.JSONRPCNotification) and "id" in document:
+        # The SDK takes a request whose id is none for one that nobody waits for.
+        return _refused(types.INVALID_REQUEST, "the id of the request is no text and no whole number")
+    return message
 
 
 def _refused(code: int, message: str) -> types.JSONRPCError:
     return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message))
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
