@@ -47,6 +47,11 @@ class Value(Protocol):
     def spell(self) -> str: ...
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text has bytes in UTF-8: a name of a file, or an argument of a command line, need not."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def shown(raw: object, length_max: int = 80) -> str:
     """A raw input as it may be shown to a person: escaped, quoted and cut to ``length_max`` characters."""
     text = ascii(raw[:length_max] if isinstance(raw, str) else raw)

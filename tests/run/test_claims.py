@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countermark.recipe import canonical
 from countermark.run import claims as room
 from countermark.run.attempts import (
     AttemptGraph,
@@ -217,7 +218,7 @@ CAUSES: list[Cause] = [
 
 def bare_concatenation() -> AbstractContextManager[object]:
     """Slots over texts without their lengths."""
-    return planted(room, "length_prefixed", lambda *parts: b"".join(parts))()
+    return planted(canonical, "length_prefixed", lambda *parts: b"".join(parts))()
 
 
 def test_every_part_of_a_transition_moves_the_slot() -> None:

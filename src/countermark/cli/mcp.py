@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countermark.cli.answers import Answer
-from countermark.cli.options import StoreOption
+from countermark.cli.options import AllowHostOption, AllowOriginOption, StoreOption
 
 if TYPE_CHECKING:
     from countermark.cli.settings import Settings
@@ -23,13 +23,8 @@ def mcp(
         str, typer.Option("--host", metavar="HOST", help="With --http, the address; one that other hosts reach asks for tokens.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="With --http, the port; 0 takes any.")] = 4319,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A name by which clients call it beside its address; repeatable."),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option("--allow-origin", metavar="ORIGIN", help="A web page that may ask it, as https://HOST; repeatable.")
-    ] = None,
+    allow_host: AllowHostOption = None,
+    allow_origin: AllowOriginOption = None,
     store: StoreOption = None,
 ) -> Answer:
     """Answer clients of the Model Context Protocol, which may read and change nothing."""

@@ -36,3 +36,10 @@ PinOption: TypeAlias = Annotated[bool, typer.Option("--pin", help="Measure local
 PrincipalOption: TypeAlias = Annotated[
     str | None, typer.Option("--principal", metavar="ACCOUNT", help="The account under which the work is counted; part of the Work key.")
 ]
+AllowHostOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="A name by which clients call it beside its address; repeatable."),
+]
+AllowOriginOption: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--allow-origin", metavar="ORIGIN", help="A web page that may ask it, as https://HOST; repeatable.")
+]

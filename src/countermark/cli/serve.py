@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from countermark.cli.answers import Answer
-from countermark.cli.options import StoreOption
+from countermark.cli.options import AllowHostOption, AllowOriginOption, StoreOption
 
 
 def serve(
@@ -13,13 +13,8 @@ def serve(
         str, typer.Option("--host", metavar="HOST", help="The address to serve at; other hosts reach one that is not loopback.")
     ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="The port; 0 takes any that is free.")] = 4318,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A name by which clients call it beside its address; repeatable."),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option("--allow-origin", metavar="ORIGIN", help="A web page that may ask it, as https://HOST; repeatable.")
-    ] = None,
+    allow_host: AllowHostOption = None,
+    allow_origin: AllowOriginOption = None,
     store: StoreOption = None,
 ) -> Answer:
     """Take events by HTTP and OpenTelemetry, and answer for sessions, until Ctrl-C."""

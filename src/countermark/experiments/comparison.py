@@ -97,11 +97,6 @@ class MetricComparison:
     values_b: tuple[float, ...]
 
     @property
-    def is_binary(self) -> bool:
-        """Whether every value is 0 or 1, and Newcombe's interval was taken."""
-        return self.kind == "score" and self.clusters is None and are_binary(self.values_a) and are_binary(self.values_b)
-
-    @property
     def is_resolved(self) -> bool:
         """Whether the corrected p falls to 5 % or below."""
         return self.p_adjusted is not None and self.p_adjusted <= ALPHA
@@ -200,7 +195,7 @@ def compare(
             continue
         pair = _pair(_Question(a, b, reduced_a, reduced_b, bits, by_sign_flip), given)
         found.append(pair)
-        warnings.extend(pair_warnings(a, b, pair.join, _spreads(pair.metrics)))
+        warnings.extend(pair_warnings(a, b, pair.join, (reduced_a, reduced_b), _spreads(pair.metrics)))
     if (refused := NonEmpty.of(dict.fromkeys(defects))) is not None:
         return Refused(refused)
     pairs = NonEmpty.of(_adjusted(found))

@@ -11,7 +11,7 @@ Rules kept here:
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, final, get_args
+from typing import Final, Literal, TypeAlias, final
 
 from countermark.experiments.stamps import Stamp
 from countermark.values import NonEmpty, Refused, Sha256
@@ -25,7 +25,6 @@ NUMBER_SIZE_MAX: Final = 1e100
 REPEATS_MAX: Final = 100_000
 
 ErrorCause: TypeAlias = Literal["crash", "timeout", "malformed", "missing", "reported"]
-ERROR_CAUSES: Final[tuple[ErrorCause, ...]] = get_args(ErrorCause)
 Key: TypeAlias = tuple[str, int]
 
 

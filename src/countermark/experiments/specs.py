@@ -10,7 +10,6 @@ Rules kept here:
 4. What was named wrongly is found all at once: arms twice, arms without a command, weights of unknown arms or twice.
 """
 
-import hashlib
 import math
 import re
 from collections import Counter
@@ -20,8 +19,8 @@ from typing import Final, final
 
 from countermark.experiments.samples import REPEATS_MAX
 from countermark.experiments.stamps import Stamp
-from countermark.recipe.canonical import canonical_json, length_prefixed
-from countermark.values import NonEmpty, Refused, Sha256
+from countermark.recipe.canonical import canonical_json, digest_of
+from countermark.values import NonEmpty, Refused, Sha256, is_unicode
 
 SPEC_DOMAIN: Final = "countermark/experiment/1"
 JOB_DOMAIN: Final = "countermark/experiment-job/1"
@@ -185,8 +184,8 @@ class Spec:
             "cluster": self.cluster,
             "higher": sorted(self.higher),
             "ranges": {name: [each.low, each.high] for name, each in self.ranges.items()},
-            "task": _spelled(self.task),
-            "grader": _spelled(self.grader),
+            "task": told(self.task),
+            "grader": told(self.grader),
             "decoding": None if self.decoding is None else self.decoding.text,
             "timeoutS": self.timeout_s,
         }
@@ -226,18 +225,13 @@ class RunIdentity:
             {
                 "stamp": stamp_identity(self.stamp),
                 "dataset": self.dataset.spell(),
-                "task": _spelled(self.task),
-                "grader": _spelled(self.grader),
+                "task": told(self.task),
+                "grader": told(self.grader),
                 "decoding": None if self.decoding is None else self.decoding.text,
                 "seed": None if self.seed is None else str(self.seed),
                 "repeats": self.repeats,
             },
         )
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text has bytes in UTF-8: an argument of a command line need not."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def spec_defects(arms: Sequence[Arm], repeats: int) -> tuple[SpecDefect, ...]:
@@ -292,7 +286,7 @@ def job_config(spec: Spec, job: Job, stamp: Stamp | None, files: Mapping[str, Sh
             "argv": list(job.arm.argv),
             "files": {name: digest.spell() for name, digest in files.items()},
             "dataset": spec.dataset.spell(),
-            "grader": _spelled(spec.grader),
+            "grader": told(spec.grader),
             "decoding": None if spec.decoding is None else spec.decoding.text,
             "seed": None if job.seed is None else str(job.seed),
             "stamp": stamp_identity(stamp),
@@ -307,9 +301,10 @@ def stamp_identity(stamp: Stamp | None) -> dict[str, str | None] | None:
     return {"digest": stamp.digest.spell(), "composition": None if stamp.composition is None else stamp.composition.spell()}
 
 
-def _spelled(digest: Sha256 | None) -> str | None:
+def told(digest: Sha256 | None) -> str | None:
+    """A digest that need not be known, as documents have it."""
     return None if digest is None else digest.spell()
 
 
 def _digest(domain: str, document: Mapping[str, object]) -> Sha256:
-    return Sha256(hashlib.sha256(length_prefixed(domain.encode(), canonical_json(document))).hexdigest())
+    return digest_of(domain.encode(), canonical_json(document))

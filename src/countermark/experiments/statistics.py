@@ -172,13 +172,11 @@ def clustered_t(differences: Sequence[float], clusters: Sequence[Hashable]) -> E
     if n == 0:
         return None
     middle = mean(differences)
-    sums: dict[Hashable, list[float]] = {}
-    for each, cluster in zip(differences, clusters, strict=True):
-        sums.setdefault(cluster, []).append(each - middle)
+    sums = _cluster_sums([each - middle for each in differences], clusters)
     count = len(sums)
     if count < 2:
         return Estimate(middle, None, None, None, None)
-    squares = math.fsum([math.fsum(each) ** 2 for each in sums.values()])
+    squares = math.fsum([each**2 for each in sums])
     return _by_t(middle, math.sqrt(count / (count - 1) * squares) / n, count - 1, differences)
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, final, get_args
 
 from countermark.experiments.samples import Key, spelled_stamp
-from countermark.experiments.sides import Counts, Join, Side, counts, outputs, reduced
+from countermark.experiments.sides import Counts, Join, Reduced, Side, counts, outputs
+from countermark.experiments.specs import told
 from countermark.experiments.stamps import sameness
-from countermark.values import Sha256
 
 #: Fewer pairs than so many are few.
 FEW_BELOW: Final = 30
@@ -232,13 +232,16 @@ WARNING_CODES: Final[Mapping[str, type[ComparisonWarning]]] = {code_of(kind): ki
 _ORDER: Final = {kind: at for at, kind in enumerate(get_args(ComparisonWarning))}
 
 
-def pair_warnings(a: Side, b: Side, joined: Join, spreads: Sequence[tuple[str, int, bool]]) -> tuple[ComparisonWarning, ...]:
-    """Everything to be wary of. ``spreads`` are the compared metrics, each with its pairs and whether its differences are all alike."""
+def pair_warnings(
+    a: Side, b: Side, joined: Join, scores: tuple[Reduced, Reduced], spreads: Sequence[tuple[str, int, bool]]
+) -> tuple[ComparisonWarning, ...]:
+    """Everything to be wary of. ``scores`` are those of ``a`` and of ``b``; ``spreads`` are the compared metrics, each with its pairs and
+    whether its differences are all alike."""
     return (
         *_of_weights(a, b),
         *_of_conditions(a, b, joined),
         *(found for side in (a, b) for found in _of_side(side)),
-        *_of_answers(a, b, joined),
+        *_of_answers(a, b, joined, scores),
         *_of_numbers(a, b, spreads),
     )
 
@@ -273,9 +276,9 @@ def _asserted(*sides: Side) -> tuple[ComparisonWarning, ...]:
 def _of_conditions(a: Side, b: Side, joined: Join) -> tuple[ComparisonWarning, ...]:
     found: list[ComparisonWarning] = []
     if a.dataset != b.dataset or joined.changed:
-        found.append(DatasetDiffers(a.name, b.name, _spelled(a.dataset), _spelled(b.dataset), joined.changed))
+        found.append(DatasetDiffers(a.name, b.name, told(a.dataset), told(b.dataset), joined.changed))
     if a.grader != b.grader:
-        found.append(GraderDiffers(a.name, b.name, _spelled(a.grader), _spelled(b.grader)))
+        found.append(GraderDiffers(a.name, b.name, told(a.grader), told(b.grader)))
     if a.decoding != b.decoding:
         said = (None if each.decoding is None else each.decoding.text for each in (a, b))
         found.append(DecodingDiffers(a.name, b.name, *said))
@@ -284,10 +287,6 @@ def _of_conditions(a: Side, b: Side, joined: Join) -> tuple[ComparisonWarning, .
     if a.repeats != b.repeats:
         found.append(RepeatsDiffer(a.name, b.name, a.repeats, b.repeats))
     return tuple(found)
-
-
-def _spelled(digest: Sha256 | None) -> str | None:
-    return None if digest is None else digest.spell()
 
 
 def _of_side(side: Side) -> tuple[ComparisonWarning, ...]:
@@ -313,12 +312,12 @@ def _named(key: Key) -> str:
     return key[0] if key[1] == 0 else f"{key[0]} (repeat {key[1]})"
 
 
-def _of_answers(a: Side, b: Side, joined: Join) -> tuple[ComparisonWarning, ...]:
+def _of_answers(a: Side, b: Side, joined: Join, scores: tuple[Reduced, Reduced]) -> tuple[ComparisonWarning, ...]:
     same = a.stamp is not None and b.stamp is not None and sameness(a.stamp, b.stamp) == "same"
     if _regrades(a, b):
         return ()
     if same:
-        metrics = _unlike_scores(a, b, joined)
+        metrics = _unlike_scores(joined, *scores)
         return (ScoresDifferSameWeights(a.name, b.name, metrics),) if metrics else ()
     in_a, in_b = outputs(a), outputs(b)
     both = 0
@@ -333,8 +332,7 @@ def _of_answers(a: Side, b: Side, joined: Join) -> tuple[ComparisonWarning, ...]
     return (IdenticalOutputs((a.name, b.name), both),) if both else ()
 
 
-def _unlike_scores(a: Side, b: Side, joined: Join) -> tuple[str, ...]:
-    scores_a, scores_b = reduced(a), reduced(b)
+def _unlike_scores(joined: Join, scores_a: Reduced, scores_b: Reduced) -> tuple[str, ...]:
     unlike: list[str] = []
     for metric in scores_a.found:
         in_a, in_b = scores_a.values(metric), scores_b.values(metric)

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from countermark.files.digest_cache import DigestCache, hash_file
 from countermark.files.reading import find_folder, is_folder, list_folder
-from countermark.values import FilesDigest, NonEmpty, Refused, Sha256
+from countermark.values import FilesDigest, NonEmpty, Refused, Sha256, is_unicode
 from countermark.weights.refusals import ExactDefect, FileNameUnlistable, FileNotRegular, FolderEmpty, FolderTooDeep
 
 _DEPTH_MAX: Final = 64
@@ -64,7 +64,7 @@ def measure_files(folder: Path, cache: DigestCache | None = None) -> MeasuredFil
             continue
         for entry in listed:
             path = prefix + entry.name
-            if "\n" in entry.name or any("\ud800" <= character <= "\udfff" for character in entry.name):
+            if "\n" in entry.name or not is_unicode(entry.name):
                 defects.append(FileNameUnlistable(path))
             elif entry.kind == "a folder" and path.count("/") >= _DEPTH_MAX:
                 defects.append(FolderTooDeep(path))

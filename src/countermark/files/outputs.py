@@ -10,7 +10,6 @@ Rules kept here:
 4. The output place itself is no link: what lies elsewhere was not published there.
 """
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
@@ -19,7 +18,7 @@ from countermark.files.adapter import AdapterConfig, read_adapter
 from countermark.files.exact import measure_files
 from countermark.files.model_folder import MeasuredWeights, TotalProgress, measure_weights
 from countermark.files.reading import is_folder, is_link, list_folder
-from countermark.recipe.canonical import canonical_json, length_prefixed
+from countermark.recipe.canonical import canonical_json, digest_of
 from countermark.values import FilesDigest, NonEmpty, Refused, Sha256, WeightsRoot
 from countermark.weights.refusals import ExactDefect, FileNotRegular, WeightsAbsent, WeightsDefect
 
@@ -57,7 +56,7 @@ def measure_output(path: Path, *, progress: TotalProgress | None = None) -> Outp
 def output_digest(kind: OutputKind, root: WeightsRoot | FilesDigest, config: AdapterConfig | None) -> Sha256:
     """The identity of an output: its kind, its root, and the canonical text of what else changes inference."""
     keys = canonical_json(config.inference()) if config else b""
-    return Sha256(hashlib.sha256(length_prefixed(b"countermark/output/1", kind.encode(), root.spell().encode(), keys)).hexdigest())
+    return digest_of(b"countermark/output/1", kind.encode(), root.spell().encode(), keys)
 
 
 def _of_weights(path: Path, weights: MeasuredWeights) -> OutputReading | Refused[OutputDefect]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, final
 
-from countermark.values import Sha256
+from countermark.values import Sha256, is_unicode
 from countermark.weights.refusals import FileAbsent, FileChanged, FileDefect, FileNotRegular, FileTooLarge, FileUnreadable, LinkLeavesFolder
 
 BUFFER_BYTES: Final = 1 << 20
@@ -179,12 +179,7 @@ def reason(error: OSError) -> str:
 
 def is_plain_name(name: str) -> bool:
     """Whether a name from outside names an entry of a folder and nothing else."""
-    return (
-        bool(name)
-        and name not in {".", ".."}
-        and not set(name) & {"/", "\0", "\n"}
-        and not any("\ud800" <= one <= "\udfff" for one in name)
-    )
+    return bool(name) and name not in {".", ".."} and not set(name) & {"/", "\0", "\n"} and is_unicode(name)
 
 
 def find(path: Path) -> Path | FileDefect:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
-from countermark.values import Unreadable, shown
+from countermark.values import Unreadable, is_unicode, shown
 from countermark.wire.receipts import CLAIM_BYTES_MAX, ClaimReceipt, Fresh, ResumesFrom, decode, encode
 
 _NONCE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -75,16 +75,8 @@ def _reasons(order: LaunchOrder) -> Iterator[str]:
     for what, text in named.items():
         if "\0" in text:
             yield f"{what} holds a zero byte"
-        if not _is_unicode(text):
+        if not is_unicode(text):
             yield f"{what} is not UTF-8"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def claim_of(order: LaunchOrder) -> ClaimReceipt:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from countermark.experiments.comparison import Comparison, Flip, MetricComparison, PairComparison, Test, are_binary
 from countermark.experiments.sides import Counts, Join, Reduced, Side, counts, reduced
+from countermark.experiments.specs import told
 from countermark.experiments.stamps import Ran, Stamp
 from countermark.experiments.statistics import CONFIDENCE, Interval, mean
 from countermark.lines.numbers import shown_number
@@ -245,8 +246,8 @@ def side_document(side: Side) -> Document:
         "experiment": side.experiment,
         "arm": side.arm,
         "stamp": stamp_document(side.stamp),
-        "dataset": None if side.dataset is None else side.dataset.spell(),
-        "grader": None if side.grader is None else side.grader.spell(),
+        "dataset": told(side.dataset),
+        "grader": told(side.grader),
         "decoding": None if side.decoding is None else side.decoding.text,
         "seed": None if side.seed is None else str(side.seed),
         "seedUsed": None if side.seed_used is None else str(side.seed_used),

@@ -123,8 +123,7 @@ def _spec_sentence(defect: SpecDefect) -> Sentence:
 
 
 def _known(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMED_MAX:,} more" if len(names) > _NAMED_MAX else ""
-    return f"it has {listed(quoted(each) for each in names[:_NAMED_MAX])}{more}"
+    return f"it has {_some(tuple(map(quoted, names)))}"
 
 
 def _comparison_sentence(defect: ComparisonDefect) -> Sentence:

@@ -3,8 +3,9 @@ ended; what they measured is held for its further pages."""
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, cast, final
+from typing import Final, TypeVar, cast, final
 
 from countermark.app.inspect import inspect_checkpoints
 from countermark.app.weights import Compared, compared_document
@@ -23,6 +24,8 @@ from countermark.mcp.cursors import Place
 from countermark.mcp.desk import Desk, Told, Watch
 from countermark.mcp.sessions import more_line, place_of
 from countermark.values import NonEmpty, Refused, shown
+
+T = TypeVar("T")
 
 _RUN: Final = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 
@@ -51,15 +54,10 @@ class _Differing:
 
 
 def checkpoint_inspect(desk: Desk, given: Given, watch: Watch) -> Told | Refused[object]:
-    place = place_of(desk, "checkpoint_inspect", given)
-    if isinstance(place, ParameterUnfit):
-        return Refused(NonEmpty(place))
-    held = _inspected(desk, given, watch) if place is None else desk.cursors.held(str(place[0]), given.text("cursor") or "")
-    if isinstance(held, ParameterUnfit):
-        return Refused(NonEmpty(held))
-    if isinstance(held, Refused):
-        return cast("Refused[object]", held)
-    seen, first = cast(_Seen, held), 0 if place is None else int(place[1])
+    begun = _measured(desk, "checkpoint_inspect", given, lambda: _inspected(desk, given, watch))
+    if isinstance(begun, Refused):
+        return begun
+    place, seen, first = begun
     every = seen.inspection.checkpoints
     some, _ = taken(every[first : first + given.limit], _inspected_document)
     page = replace(seen.inspection, checkpoints=some)
@@ -72,7 +70,9 @@ def checkpoint_inspect(desk: Desk, given: Given, watch: Watch) -> Told | Refused
 
 
 def _inspected_document(inspected: Inspected) -> Document:
-    return {**checkpoint_document(inspected), "defects": defect_documents(inspected.defects())}
+    """What a checkpoint takes of a page: what speaks against it stands in its own document, and among what is wrong with all of them."""
+    defects = defect_documents(inspected.defects())
+    return {**checkpoint_document(inspected), "defects": [*defects, *defects]}
 
 
 def _inspected(desk: Desk, given: Given, watch: Watch) -> _Seen | Refused[object]:
@@ -93,15 +93,10 @@ def _inspected(desk: Desk, given: Given, watch: Watch) -> _Seen | Refused[object
 
 
 def weights_diff(desk: Desk, given: Given, watch: Watch) -> Told | Refused[object]:
-    place = place_of(desk, "weights_diff", given)
-    if isinstance(place, ParameterUnfit):
-        return Refused(NonEmpty(place))
-    held = _differing(desk, given, watch) if place is None else desk.cursors.held(str(place[0]), given.text("cursor") or "")
-    if isinstance(held, ParameterUnfit):
-        return Refused(NonEmpty(held))
-    if isinstance(held, Refused):
-        return cast("Refused[object]", held)
-    seen, first = cast(_Differing, held), 0 if place is None else int(place[1])
+    begun = _measured(desk, "weights_diff", given, lambda: _differing(desk, given, watch))
+    if isinstance(begun, Refused):
+        return begun
+    place, seen, first = begun
     found = seen.found.found
     every = tuple(row for row in found.rows if given.flag("equal") or row.status != "equal")
     spectra = dict(seen.found.spectra.found)
@@ -128,6 +123,21 @@ def _differing(desk: Desk, given: Given, watch: Watch) -> _Differing | Refused[o
         return found
     warnings = known((*found.left_out_a, *found.left_out_b, *dict.fromkeys(found.notes), *cache.warnings))
     return _Differing(found, a, b, known(cache.disagreed), warnings)
+
+
+def _measured(
+    desk: Desk, tool: str, given: Given, measure: "Callable[[], T | Refused[object]]"
+) -> "tuple[Place | None, T, int] | Refused[object]":
+    """Where a call goes on, what was measured for its first page (now, or then), and how many rows went before."""
+    place = place_of(desk, tool, given)
+    if isinstance(place, ParameterUnfit):
+        return Refused(NonEmpty(place))
+    held = measure() if place is None else desk.cursors.held(str(place[0]), given.text("cursor") or "")
+    if isinstance(held, ParameterUnfit):
+        return Refused(NonEmpty(held))
+    if isinstance(held, Refused):
+        return cast("Refused[object]", held)
+    return place, cast("T", held), 0 if place is None else int(place[1])
 
 
 def _paths(desk: Desk, named: list[tuple[str, str]]) -> tuple[list[str], list[PathOutside | ParameterUnfit]]:

@@ -102,10 +102,15 @@ def length_prefixed(*parts: bytes) -> bytes:
     return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
 
 
+def digest_of(*parts: bytes) -> Sha256:
+    """The SHA-256 of the parts with their lengths in front of each: no two lists of parts share their bytes."""
+    return Sha256(hashlib.sha256(length_prefixed(*parts)).hexdigest())
+
+
 def base_artifact_of(root: WeightsRoot, config: Mapping[str, object]) -> Sha256:
     """The coordinate ``base_artifact``: weights and configuration together. Raises ``ValueError`` for a configuration without JSON form."""
     kept = canonical_json(_without_origin(config, 0))
-    return Sha256(hashlib.sha256(length_prefixed(root.spell().encode(), kept)).hexdigest())
+    return digest_of(root.spell().encode(), kept)
 
 
 def _without_origin(value: object, depth: int) -> object:
@@ -124,7 +129,7 @@ def tokenization_digest(files: Mapping[str, Sha256], special_ids: Mapping[str, o
     """The coordinate ``tokenization``: tokenizer files by name, special ids, and the chat template's text (None: there is none)."""
     listed = {name: digest.spell() for name, digest in files.items()}
     template = b"" if chat_template is None else b"=" + chat_template.encode(errors="surrogatepass")
-    return Sha256(hashlib.sha256(length_prefixed(canonical_json(listed), canonical_json(special_ids), template)).hexdigest())
+    return digest_of(canonical_json(listed), canonical_json(special_ids), template)
 
 
 class DatasetHasher:

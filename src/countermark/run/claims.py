@@ -10,14 +10,13 @@ Rules kept here:
 5. Control facts join the attempt graph once, on one subject, with every mismatch named.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass
 from typing import Final, Literal, TypeVar, final
 
 from countermark.recipe import WorkKey
-from countermark.recipe.canonical import length_prefixed
+from countermark.recipe.canonical import digest_of
 from countermark.run.attempts import (
     Attempt,
     AttemptGraph,
@@ -86,7 +85,7 @@ class Transition:
             self.work.digest.hex,
             *cause_parts(self.cause),
         )
-        return Sha256(hashlib.sha256(length_prefixed(*[text.encode("utf-8", "surrogatepass") for text in texts])).hexdigest())
+        return digest_of(*[text.encode("utf-8", "surrogatepass") for text in texts])
 
 
 @final

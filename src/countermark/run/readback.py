@@ -8,13 +8,12 @@ Rules kept here:
 3. A readback licenses nothing; ``countermark.run.checkpoint`` admits or refuses.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
-from countermark.recipe.canonical import length_prefixed
+from countermark.recipe.canonical import digest_of
 from countermark.values import Sha256
 
 
@@ -193,7 +192,7 @@ class CheckpointReadback:
             if not isinstance(reading, ComponentRead):
                 return None
             parts += [component.value.encode(), reading.digest.hex.encode()]
-        return Sha256(hashlib.sha256(length_prefixed(*parts)).hexdigest())
+        return digest_of(*parts)
 
 
 @final
@@ -208,7 +207,7 @@ class CheckpointNotThere:
 def component_digest(files: tuple[FileReading, ...]) -> Sha256:
     """A component's digest: SHA-256 over the length-prefixed (name, hex of the file's SHA-256) pairs in name order."""
     parts = [part.encode() for file in sorted(files, key=lambda file: file.name) for part in (file.name, file.sha256.hex)]
-    return Sha256(hashlib.sha256(length_prefixed(*parts)).hexdigest())
+    return digest_of(*parts)
 
 
 def other_steps(readback: CheckpointReadback, component: Component) -> tuple[int, ...]:

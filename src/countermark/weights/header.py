@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias, final
 
-from countermark.values import NonEmpty, Refused, shown
+from countermark.values import NonEmpty, Refused, is_unicode, shown
 from countermark.weights.dtypes import DTYPE_BITS
 
 #: The format's own bound for the header, in bytes.
@@ -322,7 +322,7 @@ def _metadata_defects(file: str, value: _Json) -> Iterable[HeaderDefect]:
     broken = tuple(
         HeaderMetadataInvalid(file, f"{shown(key)} is not Unicode")
         for key, text in value.pairs
-        if not _is_unicode(key) or (isinstance(text, str) and not _is_unicode(text))
+        if not is_unicode(key) or (isinstance(text, str) and not is_unicode(text))
     )
     return repeated + other + broken
 
@@ -348,7 +348,7 @@ def _span(file: str, name: str, value: _Json) -> tuple[TensorSpan | None, tuple[
     repeated = tuple(HeaderKeyRepeated(file, name, key) for key in value.repeated())
     fields = dict(value.pairs)
     dtype, shape, offsets = (fields.get(field) for field in _FIELDS)
-    whys: list[str] = [] if _is_unicode(name) else ["its name is not Unicode"]
+    whys: list[str] = [] if is_unicode(name) else ["its name is not Unicode"]
     if any(_is_deep(more, _NESTING_MAX) for key, more in value.pairs if key not in _FIELDS):
         whys.append("a field in it is nested too deep")
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
@@ -390,10 +390,6 @@ def _sizes(value: _Json) -> tuple[int, ...] | None:
 
 def _shown(value: _Json) -> str:
     return shown(value) if isinstance(value, str) else "(not text)"
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def size_bytes(dtype: str, shape: tuple[int, ...]) -> int | None:

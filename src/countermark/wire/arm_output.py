@@ -16,7 +16,6 @@ from typing import Final, TypeAlias, cast, final
 
 from countermark.experiments.faults import (
     ArmMetricRepeated,
-    FaultsOmitted,
     OutputFault,
     OutputLineUnreadable,
     OutputOfOtherRepeat,
@@ -224,7 +223,7 @@ class _Reader:
         self._samples.extend(Sample(each, self._repeat, Errored(cause, why)) for each in missing)
         self._faults.extend(map(SampleMissing, missing))
         metrics = ArmMetrics(self._repeat, self._metrics) if self._metrics else None
-        return ArmOutput(tuple(self._samples), metrics, tuple(at_most(self._faults, FaultsOmitted)), self._log, self._seed_used)
+        return ArmOutput(tuple(self._samples), metrics, tuple(at_most(self._faults)), self._log, self._seed_used)
 
 
 def _cause(end: End) -> tuple[ErrorCause, str]:

@@ -9,7 +9,6 @@ Rules kept here:
 4. Everything that is wrong is listed with its line, up to ``FAULTS_MAX``.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast, final
@@ -23,10 +22,10 @@ from countermark.experiments.faults import (
     SamplesMissing,
 )
 from countermark.experiments.samples import ID_LENGTH_MAX, Asked
-from countermark.recipe.canonical import length_prefixed
+from countermark.recipe.canonical import digest_of
 from countermark.sessions.canonical import Spelling, spelled_json
 from countermark.sessions.events import EventUnreadable
-from countermark.values import NonEmpty, Refused, Sha256, Unreadable, shown
+from countermark.values import NonEmpty, Refused, Sha256, Unreadable, is_unicode, shown
 from countermark.wire.events import read_json
 
 #: Faults of one file that are listed; the last says how many more there are.
@@ -69,17 +68,17 @@ def read_samples(lines: Iterable[bytes], cluster: str | None = None) -> Dataset 
         defects.append(SamplesMissing())
     if asked and cluster is not None and all(each.cluster is None for each in asked):
         defects.append(ClusterKeyUnknown(cluster))
-    if (refused := NonEmpty.of(at_most(defects, FaultsOmitted))) is not None:
+    if (refused := NonEmpty.of(at_most(defects))) is not None:
         return Refused(refused)
     parts = [part for each in asked for part in (each.id.encode(), b"" if each.content is None else each.content.hex.encode())]
-    return Dataset(tuple(asked), texts, Sha256(hashlib.sha256(length_prefixed(DATASET_DOMAIN, *parts)).hexdigest()))
+    return Dataset(tuple(asked), texts, digest_of(DATASET_DOMAIN, *parts))
 
 
-def at_most(found: list[T], omitted: type[FaultsOmitted]) -> list[T | FaultsOmitted]:
+def at_most(found: list[T]) -> list[T | FaultsOmitted]:
     """The first faults, and how many more there are."""
     if len(found) <= FAULTS_MAX:
         return [*found]
-    return [*found[: FAULTS_MAX - 1], omitted(len(found) - FAULTS_MAX + 1)]
+    return [*found[: FAULTS_MAX - 1], FaultsOmitted(len(found) - FAULTS_MAX + 1)]
 
 
 def _sample(line: bytes, cluster: str | None) -> tuple[Asked, str] | Unreadable:
@@ -97,7 +96,7 @@ def _sample(line: bytes, cluster: str | None) -> tuple[Asked, str] | Unreadable:
         return Unreadable("; ".join(f"{each.place}: {each.why}" for each in rest.defects))
     group = whole.get(cluster) if cluster is not None else None
     named = None if group is None else spelled_json(group, "cluster")
-    digest = Sha256(hashlib.sha256(length_prefixed(CONTENT_DOMAIN, rest.text.encode())).hexdigest())
+    digest = digest_of(CONTENT_DOMAIN, rest.text.encode())
     return Asked(name, digest, named.text if isinstance(named, Spelling) else None), line.decode("utf-8", "replace").strip()
 
 
@@ -109,4 +108,4 @@ def read_id(raw: object) -> str | Unreadable:
         return Unreadable("it has no id")
     if len(raw) > ID_LENGTH_MAX:
         return Unreadable(f"its id has {len(raw):,} characters, and {ID_LENGTH_MAX:,} are the most")
-    return Unreadable("its id is no Unicode text") if any("\ud800" <= each <= "\udfff" or each == "\0" for each in raw) else raw
+    return raw if is_unicode(raw) and "\0" not in raw else Unreadable("its id is no Unicode text")

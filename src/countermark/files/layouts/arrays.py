@@ -25,7 +25,7 @@ from countermark.files.layouts.ocdbt import KEYS_MAX, Place, read_database
 from countermark.files.layouts.reading import Parts, Whys
 from countermark.files.reading import Entry, OpenFile, ShortRead, open_below
 from countermark.files.zstd import MAGIC, DamagedFrame, decompress
-from countermark.recipe.canonical import length_prefixed
+from countermark.recipe.canonical import digest_of
 from countermark.run.checkpoint import FileReading
 from countermark.values import Sha256, Unreadable
 from countermark.weights.refusals import FileDefect
@@ -135,7 +135,7 @@ class Arrays:
             elif digest is not None:
                 parts.defect(digest)
         size = sum(place.size for _, place in places)
-        parts.files.append(FileReading(f"{self.below}{leaf.name}", Sha256(sha256(length_prefixed(*told)).hexdigest()), size))
+        parts.files.append(FileReading(f"{self.below}{leaf.name}", digest_of(*told), size))
 
     def number(self, leaf: Leaf) -> int | None:
         """The whole number that an array of one element is, None where it is something else, or not stored plainly."""

@@ -12,7 +12,6 @@ Rules kept here:
    there. An older one is what a writer leaves that was stopped while it wrote over a checkpoint.
 """
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +25,7 @@ from countermark.files.layouts.dcp_metadata import DATA_SUFFIX, METADATA, Metada
 from countermark.files.layouts.reading import IN_PLACE, Parts, components_by_word, lying_in, take
 from countermark.files.pickles import Storage, TensorStub, TorchFile, read_torch_file, scalar
 from countermark.files.reading import Entry, OpenFile, ShortRead, Window, open_below
-from countermark.recipe.canonical import length_prefixed
+from countermark.recipe.canonical import digest_of
 from countermark.run.checkpoint import COMPONENTS, Atomic, Component, FileReading, Incomplete, Publication, Unobserved
 from countermark.values import Sha256, shown
 from countermark.weights.refusals import FileChanged, FileDefect, PickleUnreadable
@@ -175,7 +174,7 @@ class _FileOfPieces:
             component = self.placed[piece.key].component
             told.setdefault(component, []).extend((piece.key.encode(), str(piece.offsets).encode(), digest.hex.encode()))
             sizes[component] += piece.size
-        return {one: (Sha256(hashlib.sha256(length_prefixed(*parts)).hexdigest()), sizes[one]) for one, parts in told.items()}
+        return {one: (digest_of(*parts), sizes[one]) for one, parts in told.items()}
 
     def parsed(self, opened: OpenFile) -> FileDefect | None:
         """Keeps the values of all pieces, and notes why one is not what is listed."""
