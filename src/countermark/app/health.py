@@ -87,6 +87,7 @@ _PARTS = (
     ("numpy", "weights", "countermark weights diff"),
     ("trl", "trl", "recipes and trainers of TRL"),
     ("pyarrow", "parquet", "countermark export to Parquet"),
+    ("mcp", "mcp", "countermark mcp"),
     ("lightning", "lightning", "training with Lightning"),
     ("starlette", "server", "taking in events over HTTP"),
 )

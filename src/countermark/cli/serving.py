@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _MODULES = ("starlette", "uvicorn", "opentelemetry.proto")
 
 
-def needed(modules: "Sequence[str]" = _MODULES, what: str = "the server", extra: str = "server") -> None:
-    """Raises ``EnvironmentFailed`` where libraries are not installed; ``extra`` brings them."""
+def needed(modules: "Sequence[str] | None" = None, what: str = "the server", extra: str = "server") -> None:
+    """Raises ``EnvironmentFailed`` where libraries (the server's unless named) are not installed; ``extra`` brings them."""
     from countermark.app.errors import EnvironmentFailed
 
     def there(module: str) -> bool:
@@ -23,7 +23,7 @@ def needed(modules: "Sequence[str]" = _MODULES, what: str = "the server", extra:
         except ModuleNotFoundError:
             return False
 
-    if missing := [module for module in modules if not there(module)]:
+    if missing := [module for module in modules or _MODULES if not there(module)]:
         raise EnvironmentFailed(f"{what} needs {', '.join(missing)}", sys.executable, f"pip install 'countermark[{extra}]'")
 
 
