@@ -203,6 +203,7 @@ def test_what_stands_on_one_side_alone() -> None:
     a, b = side("base", scored([1.0] * 5), 5), side("edited", scored([1.0] * 5), 5)
     shorter = replace(b, asked=b.asked[1:4])
     assert join(a, shorter) == Join("id", (("q1", "q1"), ("q2", "q2"), ("q3", "q3")), ("q0", "q4"), ())
+    assert join(shorter, a) == Join("id", (("q1", "q1"), ("q2", "q2"), ("q3", "q3")), (), ("q0", "q4"))
     edited = replace(b, asked=(replace(b.asked[0], content=content("other words")), *b.asked[1:]))
     assert join(a, edited) == Join("id", tuple((f"q{at}", f"q{at}") for at in range(5)), (), (), 1)
     unknown = replace(b, asked=tuple(replace(each, content=None) for each in b.asked))
